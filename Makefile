@@ -21,23 +21,23 @@ test-slow: .venv/.test
 	$(PYTEST) --slice=$(SLICE)
 
 test-torch: .venv-torch/.test
-	.venv-torch/bin/python -m pytest tests_torch
+	.venv-torch/bin/python -m pytest tests/torch
 
 test-deploy: .venv-flare/.test
-	.venv-flare/bin/python -m pytest tests_deploy -n 2 --dist loadfile
+	.venv-flare/bin/python -m pytest tests/deploy -n 2 --dist loadfile
 
 # Starts PostgreSQL, MariaDB and Spark, which .ci/packages installs.
 test-databases: .venv/.test .venv/.databases
-	PATH="$$PATH:/usr/lib/jvm/default-java/bin" $(BIN)/python -m pytest tests_databases
+	PATH="$$PATH:/usr/lib/jvm/default-java/bin" $(BIN)/python -m pytest tests/databases
 
 # Debian's Chromium looks at the built pages with the network off; npm fetches axe-core once. Pictures: browser-out/.
 test-browser: .venv/.test .venv/.docs .venv/.browser
-	$(BIN)/python -m pytest tests_browser
+	$(BIN)/python -m pytest tests/browser
 
 # Chromium at the desks of real processes: an aggregator, three sites, a coordinator. Pictures: browser-out/, and for
 # the pages of docs/ with `make test-desk DOCS=1`.
 test-desk: .venv-flare/.test
-	.venv-flare/bin/python -m pytest tests_desk $(if $(DOCS),--docs)
+	.venv-flare/bin/python -m pytest tests/desk $(if $(DOCS),--docs)
 
 # The image of a deployment, from Debian's packages, as root: build/image/cape-dp.tar, and what is in it.
 # It needs mmdebstrap and buildah, its test bubblewrap besides (.ci/packages); not part of CI: five minutes.
@@ -45,7 +45,7 @@ image: .venv/.core
 	PYTHON=$(BIN)/python image/build
 
 test-image: image .venv/.test
-	$(BIN)/python -m pytest tests_image
+	$(BIN)/python -m pytest tests/image
 
 lint: .venv/.test
 	$(BIN)/ruff check .

@@ -32,58 +32,62 @@ class Attack:
 ATTACKS = (
     Attack(
         "code in an app, started while the app is still being checked (V1)",
-        ("tests_deploy/test_edge_code.py", "tests_deploy/test_guard.py"),
+        ("tests/deploy/test_edge_code.py", "tests/deploy/test_guard.py"),
         deployed=True,
     ),
     Attack(
         "a job id that names a folder, so that deploying deletes it (V2)",
         (
-            "tests_deploy/test_edge_code.py::test_an_app_under_a_job_id_that_is_no_uuid_deletes_nothing",
-            "tests_deploy/test_guard.py::test_no_handler_sees_a_job_id_that_is_no_uuid",
+            "tests/deploy/test_edge_code.py::test_an_app_under_a_job_id_that_is_no_uuid_deletes_nothing",
+            "tests/deploy/test_guard.py::test_no_handler_sees_a_job_id_that_is_no_uuid",
         ),
         deployed=True,
     ),
     Attack(
         "code in the link, with the link's rights: two users, daemons without a network (V1, V2)",
-        ("tests_deploy/test_two_users.py",),
+        ("tests/deploy/test_two_users.py",),
         deployed=True,
     ),
     Attack(
         "one ledger that adds two adjacencies, the cheaper one picked (V3)",
-        ("tests/site/test_adjacency.py",),
+        ("tests/unit/site/test_adjacency.py",),
     ),
     Attack(
         "the number of rows, asked for by trials and by min_rows (V4)",
-        ("tests/site/test_adjacency.py", "tests/site/test_dirty_rows.py"),
+        ("tests/unit/site/test_adjacency.py", "tests/unit/site/test_dirty_rows.py"),
     ),
     Attack(
         "one dirty cell that turns an answer into a refusal (V5)",
-        ("tests/site/test_dirty_rows.py", "tests/data/test_dirty_cells.py"),
+        ("tests/unit/site/test_dirty_rows.py", "tests/unit/data/test_dirty_cells.py"),
     ),
     Attack(
         "nested arrays that take memory before a signature is checked (V6)",
-        ("tests/site/test_envelope.py", "tests/test_packed.py"),
+        ("tests/unit/site/test_envelope.py", "tests/unit/core/test_packed.py"),
     ),
     Attack(
         "a stream forked into a PID namespace, where it repeats its bytes (V7)",
-        ("tests/noise/test_stream.py",),
+        ("tests/unit/noise/test_stream.py",),
     ),
     Attack(
         "requests that are kept and sent later, an allowance with another tenth of delta (V8)",
         (
-            "tests/site/test_envelope.py",
-            "tests/site/test_nonces.py",
-            "tests/privacy/test_accounting.py",
+            "tests/unit/site/test_envelope.py",
+            "tests/unit/site/test_nonces.py",
+            "tests/unit/privacy/test_accounting.py",
         ),
     ),
     Attack(
         "a ledger cut off, rewritten, or put back from a backup",
-        ("tests/site/test_heads.py", "tests/site/test_verify.py", "tests/coordinator/test_heads.py"),
+        (
+            "tests/unit/site/test_heads.py",
+            "tests/unit/site/test_verify.py",
+            "tests/unit/coordinator/test_heads.py",
+        ),
     ),
-    Attack("10,000 bent messages at a site's socket", ("tests_deploy/test_edge_socket.py",), deployed=True),
+    Attack("10,000 bent messages at a site's socket", ("tests/deploy/test_edge_socket.py",), deployed=True),
     Attack(
         "10,000 bent messages, silence and floods at the aggregator's port",
-        ("tests_deploy/test_edge_flood.py",),
+        ("tests/deploy/test_edge_flood.py",),
         deployed=True,
     ),
 )

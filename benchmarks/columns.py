@@ -15,7 +15,7 @@ theory and plans that assume the middle of the bounds get wrong.
 | readmitted | 0, 1 | .21 | | | log odds rise by 0.34 per inpatient visit, 0.15 per emergency visit |
 
 `population` holds many rows: draw samples from it with replacement, and its own moments are the truth.
-Tested in tests/test_columns.py.
+Tested in tests/unit/test_columns.py.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from cape.engine.observer import Observer
 from cape.engine.schemes import Parties
 from cape.engine.schemes.cape import cape_choices
 from cape.secagg import Surplus, simulate
-from tests.engine.losses import left, patterns
+from tests.unit.engine.losses import left, patterns
 
 SETTINGS = ((4, 1, 3), (10, 1, 7), (30, 9, 20))  # sites, colluding, min_sites
 ENTRIES = 400_000  # the standard error of a variance is then 0.22%; rounding to the grid adds up to 0.3%

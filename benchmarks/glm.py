@@ -35,7 +35,7 @@ from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
 from cape.stats.estimates import Estimate
-from tests.analyses.regression.tables import influences, row_parts
+from tests.unit.analyses.regression.tables import influences, row_parts
 
 Floats = NDArray[np.float64]
 RUNS, WIDTH, DELTA, SITES = 400, 8, 1e-6, 5 / 4

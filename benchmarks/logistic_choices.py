@@ -29,7 +29,7 @@ from cape import privacy
 from cape.analyses.regression.logistic import LogisticRegression
 from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
-from tests.analyses.regression.conversations import converse
+from tests.unit.analyses.regression.conversations import converse
 
 Floats = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 The paper gives a site tau / sqrt(S) for CAPE and tau for the other schemes, with the classical tau of the
 nominal epsilon (see `cape.privacy.paper`). `AsPublished` is a scheme with just that noise. What it costs is
 found by the exact accountant, and is the share that a release is paid with.
-Tested in tests/reproduction/test_calibration.py.
+Tested in tests/unit/reproduction/test_calibration.py.
 """
 
 from __future__ import annotations

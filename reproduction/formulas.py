@@ -1,7 +1,7 @@
 """Formulas of the paper that no release uses, as printed: for redrawing its figures, never for calibration.
 
 Each docstring says what is wrong and what to use instead. The letters are those of `cape.privacy.paper`, and
-H(n) is the cost of unequal sizes. Tested in tests/reproduction/test_formulas.py.
+H(n) is the cost of unequal sizes. Tested in tests/unit/reproduction/test_formulas.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ the consortium is given the budget with which its own calibration arrives at exa
 `learn_without_protocol` adds noise of the same size to the sum of all rows: many steps in little time.
 
 Batches are drawn in secret, each row with the same probability, so that sampling can be accounted for.
-Tested in tests/reproduction/test_network.py.
+Tested in tests/unit/reproduction/test_network.py.
 """
 
 from __future__ import annotations

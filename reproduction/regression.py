@@ -12,7 +12,7 @@ finds (epsilon, delta) for all three sums together, colluders and correlated noi
 
 Everything but the methods of a trusted curator goes through `cape.Consortium`. `Shortcut` replaces the
 messages of a scheme by exact sums and one draw of the total's noise, which has the same distribution:
-tests/reproduction/test_regression.py.
+tests/unit/reproduction/test_regression.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ price of the noise that is on it; and nobody learns a sum over fewer honest site
 two sums for one price. A sum that an honest aggregator believes in is right.
 Reason. docs/secagg.md and docs/deployment.md say why, attack by attack.
 Tested here: each attack plays with `cape.site.SiteEndpoint`, the same code that runs at a site, and a
-referee looks at ledgers and vectors (`assurance.attacks.verdict`). tests/assured/test_attacks.py takes
+referee looks at ledgers and vectors (`assurance.attacks.verdict`). tests/unit/assured/test_attacks.py takes
 defences away, for every attack those that hold it off, and it wins.
 """
 

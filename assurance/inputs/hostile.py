@@ -1,7 +1,7 @@
 """Studies that are as dear to judge as their authors can make them: all columns, all categories, all limits.
 
 Whoever asks may send them again and again, and pays only once an answer leaves. `edge.cost` measures what
-each takes of a site before anybody has approved it; tests/site/test_effort.py sends them too.
+each takes of a site before anybody has approved it; tests/unit/site/test_effort.py sends them too.
 """
 
 from __future__ import annotations

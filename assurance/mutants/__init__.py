@@ -4,7 +4,7 @@ Claim. What is reported as killed was killed by its suite: the edit was made in 
 imported, and the same suite passes without it.
 Reason. An edit is made in a copy of `src` that stands first on the path of the tests. It must apply exactly
 once, compile, and change the syntax tree; a suite that fails without an edit kills nothing, and is an error.
-Tested in tests/assured/test_mutants.py, with a package of its own.
+Tested in tests/unit/assured/test_mutants.py, with a package of its own.
 
 An edit names a function by its qualified name (`Site._reveal`), searched over the whole package, and not by
 a path: files move. The lists are TOML, one file for each package; what cannot be told from the right code by

@@ -1,5 +1,5 @@
 // The formulas of cape.privacy that the calculator of choosing-epsilon.md needs, in plain JavaScript.
-// tests_browser/test_calculator.py compares every one of them with the library.
+// tests/browser/test_calculator.py compares every one of them with the library.
 const capePrivacy = (() => {
   "use strict";
   const SQRT2 = Math.sqrt(2), SQRT_PI = Math.sqrt(Math.PI);

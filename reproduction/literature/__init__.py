@@ -4,7 +4,7 @@ Claim. Each is epsilon-differentially private (delta is not used) when one row i
 functional mechanism is so in integers too; the others minimise and draw in floats, so that theirs is what
 the literature claims, not what the rest of this package proves of itself: a comparison, not a product.
 Reason. `functional` and `erm` have the sensitivities, `noise` the samplers.
-Tested in tests/reproduction/literature/test_methods.py.
+Tested in tests/unit/reproduction/literature/test_methods.py.
 """
 
 from reproduction.literature.curator import Curator, methods_of

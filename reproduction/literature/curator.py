@@ -2,7 +2,7 @@
 
 Claim. None of this repository's: what is promised is what the literature claims for the method, and the
 release says so. A method spends the whole budget.
-Tested in tests/reproduction/literature/.
+Tested in tests/unit/reproduction/literature/.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ remainder is uniform on 0 ... w - 1 accepted with probability exp(-remainder / s
 how many powers exp(-i w / scale) exceed a uniform u, and beyond the table the count starts again, since a
 geometric law has no memory. A sign is drawn, and minus zero is drawn again. Every comparison of a uniform
 number with an exponential is made on 64 bits when they decide it, else on as many more as it takes.
-Tested in tests/reproduction/literature/test_laplace.py, with the rare paths forced.
+Tested in tests/unit/reproduction/literature/test_laplace.py, with the rare paths forced.
 
 It is simple rather than fast: CAPE's own releases use Gaussian noise.
 """

@@ -2,8 +2,8 @@
 
 Claim. Any M - 1 nodes together see uniform numbers; all M nodes' sums add up to the sum of the vectors.
 Reason. A vector is the ring sum of M shares of which any M - 1 are independent and uniform.
-Tested in tests/reproduction/test_table_1.py. It is here to count bytes, and has no protection against lost
-sites.
+Tested in tests/unit/reproduction/test_table_1.py. It is here to count bytes, and has no protection against
+lost sites.
 """
 
 from __future__ import annotations

@@ -1,277 +1,217 @@
-"""Login by OpenID Connect with a provider that lies: what is believed, and what is not."""
+"""Login by a real provider of OpenID Connect: npm's oidc-provider, and `cape desk` as a process."""
 
 from __future__ import annotations
 
-import base64
-import hmac
-import json
-import time
-from collections.abc import Callable
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx2
+import httpx2 as httpx
 import pytest
-from joserfc import jwt
-from joserfc.jwk import OctKey, RSAKey
 
-from cape.core.errors import CapeError, InvalidInput
-from cape.desk.access.oidc import Logins
-from cape.desk.access.people import Person
-from cape.desk.access.provider import Provider
-from tests.desk.clock import Clock
+from cape.site.admin import SOCKET
+from tests.checkout import ROOT
+from tests.world import World
 
-ISSUER = "https://login.h.org"
-KEY = RSAKey.generate_key(2048, {"kid": "1"})
-OTHER = RSAKey.generate_key(2048, {"kid": "1"})
-PROVIDER = Provider(
-    ISSUER,
-    "cape-desk",
-    "secret",
-    ("openid", "email"),
-    "email",
-    {
-        "viewer": {"groups": frozenset({"staff"})},
-        "steward": {"groups": frozenset({"stewards"})},
-        "admin": {"email": frozenset({"ana@h.org"})},
-    },
-)
-ANA = {"email": "ana@h.org", "email_verified": True}
+VERSION = "9.13.3"
+NODE = ROOT / ".cache" / f"oidc-provider-{VERSION}"
 
-
-class Fake:
-    """A provider whose answers a test can bend."""
-
-    def __init__(self) -> None:
-        self.claims: dict[str, Any] = {}
-        self.sign: Callable[[dict[str, Any]], str] = lambda claims: jwt.encode(
-            {"alg": "RS256", "kid": "1"}, claims, KEY
-        )
-        self.settings: dict[str, Any] = {
-            "issuer": ISSUER,
-            "authorization_endpoint": f"{ISSUER}/auth",
-            "token_endpoint": f"{ISSUER}/token",
-            "jwks_uri": f"{ISSUER}/keys",
-            "userinfo_endpoint": f"{ISSUER}/me",
-        }
-        self.userinfo: dict[str, Any] = {"sub": "1"} | ANA
-        self.nonce = ""
-        self.sent: dict[str, list[str]] = {}
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        path = request.url.path
-        if path == "/.well-known/openid-configuration":
-            return httpx2.Response(200, json=self.settings)
-        if path == "/keys":
-            return httpx2.Response(200, json={"keys": [KEY.as_dict(private=False)]})
-        if path == "/token":
-            self.sent = parse_qs(request.content.decode())
-            now = int(time.time())
-            claims = {"iss": ISSUER, "aud": "cape-desk", "sub": "1", "iat": now, "exp": now + 300}
-            token = self.sign(claims | {"nonce": self.nonce} | self.claims)
-            return httpx2.Response(200, json={"id_token": token, "access_token": "t", "token_type": "Bearer"})
-        assert path == "/me"
-        assert request.headers["authorization"] == "Bearer t"
-        return httpx2.Response(200, json=self.userinfo)
-
-
-@pytest.fixture
-def fake() -> Fake:
-    return Fake()
-
-
-def logins(fake: Fake, provider: Provider = PROVIDER, clock: Callable[[], float] = time.monotonic) -> Logins:
-    return Logins(provider, "https://desk.h.org", clock, httpx2.MockTransport(fake))
-
-
-def login(fake: Fake, **more: Any) -> Person:
-    """Go through a login."""
-    here = logins(fake, **more)
-    asked = parse_qs(urlsplit(here.begin("browser")).query)
-    fake.nonce = asked["nonce"][0]
-    return here.finish(asked["state"][0], "code", "browser")
-
-
-def test_a_verified_address_is_a_person_with_the_highest_of_the_roles(fake: Fake):
-    assert login(fake) == Person("ana@h.org", "admin")
-    fake.userinfo = {"sub": "1", "email": "bo@h.org", "email_verified": True, "groups": ["staff", "stewards"]}
-    assert login(fake) == Person("bo@h.org", "steward")
-    fake.userinfo["groups"] = "staff"
-    assert login(fake) == Person("bo@h.org", "viewer")
-
-
-def test_the_provider_is_asked_for_a_code_with_pkce(fake: Fake):
-    asked = parse_qs(urlsplit(logins(fake).begin("browser")).query)
-    assert asked["response_type"] == ["code"]
-    assert asked["code_challenge_method"] == ["S256"]
-    assert asked["redirect_uri"] == ["https://desk.h.org/login/callback"]
-    login(fake)
-    assert len(fake.sent["code_verifier"][0]) >= 43
-
-
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"iss": "https://evil.org"},
-        {"aud": "another"},
-        {"aud": "another", "azp": "cape-desk"},
-        {"aud": ["another", "cape-desk"]},
-        {"nonce": "another"},
-        {"nonce": None},
-        {"exp": 1},
-        {"iat": 4102444800},
-        {"sub": None},
-    ],
-    ids=str,
-)
-def test_a_token_for_somebody_else_is_refused(fake: Fake, claims: dict[str, Any]):
-    fake.claims = claims
-    with pytest.raises(CapeError, match="not valid"):
-        login(fake)
-
-
-def signed_by_another(claims: dict[str, Any]) -> str:
-    return jwt.encode({"alg": "RS256", "kid": "1"}, claims, OTHER)
-
-
-def unsigned(claims: dict[str, Any]) -> str:
-    def part(told: object) -> str:
-        return base64.urlsafe_b64encode(json.dumps(told).encode()).rstrip(b"=").decode()
-
-    return f"{part({'alg': 'none'})}.{part(claims)}."
-
-
-def signed_with_what_is_public(claims: dict[str, Any]) -> str:
-    """The old trick: the provider's public key as the secret of a symmetric algorithm."""
-    text = unsigned(claims).rstrip(".").split(".")[1]
-    head = unsigned({"alg": "HS256", "kid": "1"}).split(".")[1]
-    code = hmac.digest(KEY.as_pem(private=False), f"{head}.{text}".encode(), "sha256")
-    return f"{head}.{text}.{base64.urlsafe_b64encode(code).rstrip(b'=').decode()}"
-
-
-def signed_with_a_secret(claims: dict[str, Any]) -> str:
-    return jwt.encode({"alg": "HS256"}, claims, OctKey.import_key("secret" * 8))
-
-
-@pytest.mark.parametrize(
-    "sign",
-    [
-        signed_by_another,
-        unsigned,
-        signed_with_a_secret,
-        signed_with_what_is_public,
-        lambda claims: "x.y.z",
-        lambda claims: "",
-    ],
-    ids=["another key", "none", "secret", "public", "noise", "empty"],
-)
-def test_a_token_that_the_providers_keys_did_not_sign_is_refused(
-    fake: Fake, sign: Callable[[dict[str, Any]], str]
-):
-    fake.sign = sign
-    with pytest.raises(CapeError, match="not valid"):
-        login(fake)
-
-
-@pytest.mark.parametrize(
-    ("userinfo", "why"),
-    [
-        ({"sub": "2"} | ANA, "not valid"),
-        (ANA, "not valid"),
-        ({"sub": "1", "email": "ana@h.org"}, "verified"),
-        ({"sub": "1", "email": "ana@h.org", "email_verified": "true"}, "verified"),
-        ({"sub": "1", "email": "joe@h.org", "email_verified": True, "groups": ["admin"]}, "no role"),
-        ({"sub": "1", "email": "a\nb", "email_verified": True}, "name"),
-    ],
-)
-def test_claims_about_others_or_unverified_ones_do_not_count(fake: Fake, userinfo: dict[str, Any], why: str):
-    fake.userinfo = userinfo
-    with pytest.raises(CapeError, match=why):
-        login(fake)
-
-
-def test_what_the_id_token_says_comes_before_userinfo(fake: Fake):
-    fake.claims = {"email": "joe@h.org", "email_verified": True}
-    with pytest.raises(CapeError, match=r"no role to joe@h\.org"):
-        login(fake)
-
-
-def test_a_login_counts_once_in_its_browser_and_for_ten_minutes(fake: Fake):
-    clock = Clock()
-    here = logins(fake, clock=clock)
-
-    def begin() -> str:
-        asked = parse_qs(urlsplit(here.begin("browser")).query)
-        fake.nonce = asked["nonce"][0]
-        return asked["state"][0]
-
-    with pytest.raises(CapeError, match="another browser"):
-        here.finish(begin(), "code", "")
-    state = begin()
-    here.finish(state, "code", "browser")
-    with pytest.raises(CapeError, match="has ended"):
-        here.finish(state, "code", "browser")
-    state = begin()
-    clock.now += 600
-    with pytest.raises(CapeError, match="has ended"):
-        here.finish(state, "code", "browser")
-    with pytest.raises(CapeError, match="has ended"):
-        here.finish("", "", "")
-
-
-def test_many_logins_that_nobody_ends_take_bounded_space(fake: Fake):
-    here = logins(fake)
-    first = parse_qs(urlsplit(here.begin("browser")).query)["state"][0]
-    for _ in range(1000):
-        here.begin("browser")
-    assert not here.began(first)
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"issuer": "https://evil.org"}, "another name"),
-        ({"token_endpoint": "http://login.h.org/token"}, "https"),
-        ({"jwks_uri": "file:///etc/passwd"}, "https"),
-        ({"authorization_endpoint": None}, "https"),
-    ],
-)
-def test_settings_that_are_not_of_this_provider_or_not_private_are_refused(
-    fake: Fake, change: dict[str, Any], why: str
-):
-    fake.settings |= change
-    with pytest.raises(CapeError, match=why):
-        logins(fake).begin("browser")
-
-
-FILE = """
+LOGIN = """
 [provider]
-issuer = "https://login.h.org"
+issuer = "{issuer}"
 client = "cape-desk"
+secret_env = "DESK_SECRET"
+scopes = ["openid", "email", "groups"]
 [roles.admin]
 email = ["ana@h.org"]
+[roles.steward]
+groups = ["data-stewards"]
 """
 
 
+@dataclass(frozen=True)
+class Places:
+    issuer: str
+    desk: str
+    state: Path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    """Read what a process prints until it says some words."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return
+    pytest.fail(f"the process ended before it said {words!r}")
+
+
+@pytest.fixture(scope="session")
+def provider_package() -> Path:
+    """oidc-provider, fetched from npm once."""
+    if not (NODE / "node_modules" / "oidc-provider").is_dir():
+        NODE.mkdir(parents=True, exist_ok=True)
+        (NODE / "package.json").write_text('{"private": true}')
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", f"oidc-provider@{VERSION}"]
+        subprocess.run(command, cwd=NODE, check=True, capture_output=True)
+    return NODE
+
+
+@pytest.fixture(scope="module")
+def places(provider_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    folder = tmp_path_factory.mktemp("oidc")
+    world, port, secret = World(folder / "w"), free_port(), secrets.token_urlsafe(32)
+    issuer, desk = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{port}"
+    script = provider_package / "provider.mjs"
+    shutil.copy(Path(__file__).with_name("provider.mjs"), script)
+    (folder / "login.toml").write_text(LOGIN.format(issuer=issuer))
+    environment = os.environ | {"DESK_SECRET": secret, "NODE_NO_WARNINGS": "1"}
+    cape, site = [sys.executable, "-m", "cape"], world.site.path
+    commands = [
+        (["node", str(script), issuer.rsplit(":")[-1], f"{desk}/login/callback", secret], "listens"),
+        (
+            [
+                *(*cape, "site", "serve", "--site", str(site), "--link", str(folder / "link.sock")),
+                *("--desk", str(os.geteuid())),
+            ],
+            "waits",
+        ),
+        (
+            [
+                *(*cape, "desk", "--socket", str(site / SOCKET), "--port", str(port), "--desk-may-read-rows"),
+                *("--oidc", str(folder / "login.toml"), "--state", str(folder / "state")),
+            ],
+            "Open",
+        ),
+    ]
+    with ExitStack() as running:
+        for command, words in commands:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+            running.enter_context(process)
+            running.callback(process.terminate)
+            wait_for(process, words)
+        yield Places(issuer, desk, folder / "state")
+
+
+@pytest.fixture
+def browser() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=30) as client:
+        yield client
+
+
+def at_provider(browser: httpx.Client, desk: str, name: str, begin: str = "/login/begin") -> str:
+    """Log in at the provider as a person would; return the address to which it sends the browser."""
+    asked = browser.get(desk + begin)
+    assert asked.status_code == 303, asked.text
+    address = asked.headers["location"]
+    for _ in range(12):
+        found = browser.get(address)
+        while found.status_code == 200:
+            action = re.search(r'<form[^>]*action="([^"]+)"', found.text)
+            assert action is not None, found.text
+            prompt = re.search(r'name="prompt" value="(\w+)"', found.text)
+            assert prompt is not None
+            sent = {"prompt": prompt[1], "login": name, "password": "any"}
+            found = browser.post(action[1], data=sent)
+        address = str(httpx.URL(address).join(found.headers["location"]))
+        if address.startswith(desk):
+            return address
+    raise AssertionError("the provider never sends the browser back")
+
+
+def test_who_logs_in_gets_the_role_of_the_file(places: Places, browser: httpx.Client):
+    assert browser.get(places.desk + "/").headers["location"] == "/login"
+    assert "/login/begin" in browser.get(places.desk + "/login").text
+    entered = browser.get(at_provider(browser, places.desk, "ana"))
+    assert entered.status_code == 200, entered.text
+    assert "ana@h.org (admin)" in entered.text
+    assert browser.get(places.desk + "/policy").status_code == 200
+
+
+def test_a_group_gives_a_role_too(places: Places, browser: httpx.Client):
+    assert "bo@h.org (steward)" in browser.get(at_provider(browser, places.desk, "bo")).text
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("https:", "http:", r"\[provider\] issuer: must be an address that starts with https://"),
-        ("client", "clinet", "unknown key 'clinet'"),
-        ("[roles.admin]", "[roles.owner]", "owner"),
-        ('["ana@h.org"]', "[]", "must be a list"),
-        ('["ana@h.org"]', '"ana@h.org"', "must be a list"),
-        ('[roles.admin]\nemail = ["ana@h.org"]', "[roles]", "gives no role to anybody"),
-        ('client = "cape-desk"', 'client = "x"\nscopes = ["email"]', '"openid"'),
-        ('client = "cape-desk"', 'client = "x"\nsecret_env = "NO_SUCH"', "NO_SUCH is not set"),
-        ('client = "cape-desk"', 'client = "x"\nsecret_file = "none"', "no secret of a client"),
-    ],
+    ("name", "why"), [("eve", "verified your e-mail address"), ("joe", "gives no role to joe@h.org")]
 )
-def test_a_file_that_is_wrong_says_where(tmp_path: Path, old: str, new: str, why: str):
-    path = tmp_path / "login.toml"
-    path.write_text(FILE)
-    assert Provider.load(path).roles["admin"] == {"email": frozenset({"ana@h.org"})}
-    path.write_text(FILE.replace(old, new))
-    with pytest.raises(InvalidInput, match=why):
-        Provider.load(path)
+def test_who_is_not_listed_or_only_claims_an_address_stays_outside(
+    places: Places, browser: httpx.Client, name: str, why: str
+):
+    refused = browser.get(at_provider(browser, places.desk, name))
+    assert refused.status_code == 403
+    assert why in refused.text
+    assert browser.get(places.desk + "/policy").status_code == 303
+
+
+def test_an_answer_counts_once_and_in_the_browser_that_asked(places: Places, browser: httpx.Client):
+    answer = at_provider(browser, places.desk, "ana")
+    with httpx.Client(timeout=30) as other:
+        refused = other.get(answer)
+        assert refused.status_code == 403
+        assert "began in another browser" in refused.text
+    assert browser.get(answer).status_code == 403, "it was used up"
+    assert browser.get(places.desk + "/policy").status_code == 303
+
+
+def test_a_code_of_another_login_is_refused(places: Places, browser: httpx.Client):
+    with httpx.Client(timeout=30) as other:
+        code = parse_qs(urlsplit(at_provider(other, places.desk, "ana")).query)["code"][0]
+    begun = browser.get(places.desk + "/login/begin").headers["location"]
+    state = parse_qs(urlsplit(begun).query)["state"][0]
+    refused = browser.get(f"{places.desk}/login/callback", params={"state": state, "code": code})
+    assert refused.status_code == 403, "its PKCE verifier is another one"
+    assert "invalid_grant" in refused.text
+
+
+def test_the_providers_refusal_is_said_and_nothing_else_of_the_address(places: Places, browser: httpx.Client):
+    for error, shown in (("access_denied", True), ("<b>call 555-1234</b>", False)):
+        refused = browser.get(f"{places.desk}/login/callback", params={"error": error})
+        assert refused.status_code == 403
+        assert (error in refused.text) == shown
+
+
+def test_the_cookie_of_a_login_is_lax_and_that_of_a_session_strict(places: Places, browser: httpx.Client):
+    begun = browser.get(places.desk + "/login/begin").headers["set-cookie"]
+    assert "SameSite=lax" in begun
+    entered = browser.get(at_provider(browser, places.desk, "ana")).headers.get_list("set-cookie")
+    (session,) = [each for each in entered if "-login" not in each]
+    assert "SameSite=strict" in session
+    assert "HttpOnly" in session
+
+
+def test_no_link_logs_in_beside_the_provider(places: Places, browser: httpx.Client):
+    command = [sys.executable, "-m", "cape", "desk", "link", "--name", "x", "--state", str(places.state)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert "takes no links" in done.stderr
+    assert browser.get(places.desk + "/login/link/x").status_code == 404
+
+
+def test_logging_out_ends_the_session_here(places: Places, browser: httpx.Client):
+    browser.get(at_provider(browser, places.desk, "ana"))
+    page = browser.get(places.desk + "/policy").text
+    token = re.search(r'name="csrf" value="([^"]+)"', page)
+    assert token is not None
+    browser.post(places.desk + "/logout", data={"csrf": token[1]})
+    assert browser.get(places.desk + "/policy").status_code == 303
+
+
+def test_logins_are_limited(places: Places):
+    with httpx.Client(timeout=30) as client:
+        found = [client.get(places.desk + "/login/callback").status_code for _ in range(40)]
+    assert found[-1] == 429

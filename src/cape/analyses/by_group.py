@@ -19,7 +19,7 @@ distance of two rows is D² + D'² less twice a product that is not negative, so
 for which that does not hold say what A is (`ByGroup.apart`). In later stages groups may be asked different
 things: D² is then the largest, and 2 D² the sum of the two largest. In the L1 norm two rows are never further
 apart than the sum of what they hold, 2 D1, which rows of different groups attain.
-Tested in tests/analyses/test_sensitivity.py and tests/analyses/test_by_group.py.
+Tested in tests/unit/analyses/test_sensitivity.py and tests/unit/analyses/test_by_group.py.
 """
 
 from __future__ import annotations

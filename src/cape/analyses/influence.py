@@ -8,7 +8,7 @@ released first. The second and last stage therefore asks for the sum of psi² of
 
 Claim. `squares` moves by at most the root of the number of its forms, under both adjacencies.
 Reason. A row adds a number in [0, 1] to each entry, or nothing; entries differ by at most 1 each.
-Tested in tests/analyses/test_sensitivity.py.
+Tested in tests/unit/analyses/test_sensitivity.py.
 
 *Choice.* The last stage gets 9% of the share, so that noise in the estimates is 1 / sqrt(0.91), 4.8%, larger
 than without it. What is hidden by noise in a sum of squares counts with its likely size (`likely`), which

@@ -25,7 +25,7 @@ In the L1 norm, with u, w, v one over the scales of the sums of t, of t² and of
 
 Rounding toward zero maps [-1, 1] into itself, so the bounds hold on the grid. Different columns move
 independently: their squares add, and so do their moves in the L1 norm.
-Tested in tests/analyses/test_sensitivity.py, where a search attains the bounds.
+Tested in tests/unit/analyses/test_sensitivity.py, where a search attains the bounds.
 """
 
 from __future__ import annotations

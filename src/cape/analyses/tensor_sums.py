@@ -27,7 +27,7 @@ and a fine grid of t is enough.
 *Rounding.* x and y lie on the grid of 2^-20, within their bounds; sums of 1, y, y², x, xy and xx' are
 exact. Any other term rounds each entry of a row toward zero, which moves a difference of two rows by at
 most 2^-19 an entry and makes no single row longer: `joint` adds it to the sensitivity. Tested in
-tests/analyses/test_tensor_sums.py, by searching for rows that move the sums further.
+tests/unit/analyses/test_tensor_sums.py, by searching for rows that move the sums further.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the same study, get a folder of their own, unless nothing was released or spent 
 was corrected after it failed needs no other folder. A lock admits one process at a time. It writes each
 release at once, as a whole file that atomically replaces the earlier one and contains everything that was in
 it. What was asked of sites is in the record (`cape.coordinator.record`), which decides the same by itself.
-Tested in tests/app/test_folder.py and test_corrected.py, with the process killed.
+Tested in tests/unit/app/test_folder.py and test_corrected.py, with the process killed.
 
 The folder also remembers the budget: what earlier runs of `cape run` spent in it counts in the next.
 """

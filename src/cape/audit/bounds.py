@@ -14,8 +14,8 @@ sums of coins with the same mean the binomial one has the heaviest lower tail up
 Nothing is assumed about the mechanism or the law of its noise; the runs must be independent.
 The error that is allowed is divided by two: one half for p, one quarter for f and for m. One limit is nearer
 to the truth than two where both rates are alike; two are where one of them is tiny.
-Tested in tests/audit/test_bounds.py: coverage, exact on a whole trade-off, on Gaussians and on randomised
-response.
+Tested in tests/unit/audit/test_bounds.py: coverage, exact on a whole trade-off, on Gaussians and on
+randomised response.
 
 `noise_scale` and `laplace_scale` do assume something (the law of the noise), and say so.
 """

@@ -13,7 +13,7 @@ runs per table show 0.65 +- 0.04. Without sampling the same noise would have mu 
 drawn, 80 runs per table show more than 2 in all but five of a thousand audits. These rows need the extra
 `accounting` and are skipped if it is not installed.
 
-Bugs are planted by the project's tests and not here: tests/audit/test_planted.py.
+Bugs are planted by the project's tests and not here: tests/unit/audit/test_planted.py.
 
 Rows of deployed sites (`cape.audit.deployed`) take at least ten times as long: a run has a folder, a policy
 and a ledger. The other rows test what they share, calibration and sums; these have enough runs to detect
@@ -21,7 +21,7 @@ wrong noise, or noise that others know.
 
 Every row can flag something: an adversary who is always right would exceed its claim. And every row must see
 something: its ratio has a floor, 0.85 (0.7 with `--fast`) where power is required, else what its number of
-runs allows (`Case.allowed`). Tested in tests/audit/test_cases.py.
+runs allows (`Case.allowed`). Tested in tests/unit/audit/test_cases.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ How it is played.
 - *Forged answers.* With `forged`, the coordinator sends sites made-up totals of earlier stages, far from
   anything that rows could give. The noise of later stages must hold regardless, and the search for the tables
   uses the queries that follow from them.
-Tested in tests/audit/test_deployed.py.
+Tested in tests/unit/audit/test_deployed.py.
 """
 
 from __future__ import annotations

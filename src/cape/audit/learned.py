@@ -5,7 +5,7 @@ colluding sites contributed. Each is taken relative to the first training run, i
 stays uniform, and one whose mask was reused lies near 0. Distant words are set to 0, with a second feature
 that says so. A linear discriminant and its threshold are fitted on one half; the other half gives the
 errors, so the bound is as valid as that of a test fixed in advance.
-Tested in tests/audit/test_learned.py.
+Tested in tests/unit/audit/test_learned.py.
 """
 
 from __future__ import annotations

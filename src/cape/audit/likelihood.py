@@ -17,7 +17,7 @@ Laplace noise. The honest sites' parts make Laplace noise of scale RESOLUTION st
 taken off, so the log-likelihood ratio is the sum of |x - first| - |x - second| in scales. It is at most the
 distance of the tables in the L1 norm, which it attains with probability 1/2: there the test that is best for
 epsilon has its threshold.
-Tested in tests/audit/test_likelihood.py.
+Tested in tests/unit/audit/test_likelihood.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ noise per unit of sensitivity. Cells are at the public bounds, one float inside 
 of both signs, subnormals and the largest floats; bounds are huge, tiny, and far from 0. Every kind of
 analysis that reads a number is tested, of those in steps the first query. `_MAY_REFUSE` says which kinds
 may refuse which bounds; any other refusal is a failure.
-Tested in tests/audit/test_rounding.py, which also breaks the clamping and finds it.
+Tested in tests/unit/audit/test_rounding.py, which also breaks the clamping and finds it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ the difference between the means of the log-ratio under both tables, which is mu
 and, up to the slack, at most the mu² of a dominating one; its square root is what the audit shows as
 attained. More steps and a higher rate bring it closer to the claim; a larger delta hardly does, because the
 bulk of the runs stays where it is.
-Tested in tests/audit/test_sampled.py.
+Tested in tests/unit/audit/test_sampled.py.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ If earlier answers are forged, the queries are those that follow from them, what
 a row's vector is what it adds when it takes part: the worst pair is again the one furthest apart, two
 opposite rows at the bound (`cape.privacy.subsampling`). A person's rows add up, so the worst person has the
 worst row as often as it may count; here twice as often, so that half of them have to be left out.
-Tested in tests/audit/test_search.py.
+Tested in tests/unit/audit/test_search.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every row is in one slice, which follows from its name alone: rows that are added or left out do not move it.
 So a row that stays in the table is played once in as many turns as there are slices, whatever happens to
 other rows.
-Tested in tests/audit/test_slices.py.
+Tested in tests/unit/audit/test_slices.py.
 """
 
 from __future__ import annotations

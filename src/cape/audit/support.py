@@ -5,7 +5,7 @@ noise that leads from x to y is larger than y itself, its last bits are coarser 
 y there is a float that leads there from one table and none from the other, and one such answer tells which
 (Mironov 2012). On our grid every integer within the sampler's reach can come from either table, and such
 events do not exist.
-Tested in tests/audit/test_support.py.
+Tested in tests/unit/audit/test_support.py.
 """
 
 from __future__ import annotations

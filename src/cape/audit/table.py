@@ -19,7 +19,7 @@ Two more do not depend on chance:
   row has shown nothing, whatever else it reports.
 
 A row that is not flagged must also reach its floor (`cape.audit.cases.Case.needed`).
-Tested in tests/audit/test_table.py.
+Tested in tests/unit/audit/test_table.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What terms make of a row: entries of a vector (`slots`), whose weights become coefficients (`coding`).
 
-Tested in tests/blocks/test_terms.py.
+Tested in tests/unit/blocks/test_terms.py.
 """
 
 from __future__ import annotations

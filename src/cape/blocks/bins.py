@@ -5,7 +5,7 @@ Reason. Edges count as even only if e_i is exactly the float64 value of e_0 + i 
 computes), with w at least 2^-40 of the largest edge. Then n <= 2^41, each of the roundings in
 floor((x - e_0) / w) moves the quotient by less than 2^-9, and the guess is off by one at most; one
 comparison with e_0 + i w on each side puts it right.
-Tested in tests/blocks/test_bins.py, next to edges and for a hundred thousand bins.
+Tested in tests/unit/blocks/test_bins.py, next to edges and for a hundred thousand bins.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ the Kronecker product of g_c and u, and sqrt(|g_c|² + (sum of g_c)² |u|²) for
 enough, and the curvature, the sum of P_c s_c s_c', small enough: it does not depend on the row's own
 category, so that scores have mean 0 where the model is true. Scores, and sqrt(v P_c) s_c, become integers of
 length at most 2^20 (`clip`), and sums of their products are exact by `cape.noise.exact_products`.
-Tested in tests/analyses/regression/test_glm.py.
+Tested in tests/unit/analyses/regression/test_glm.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Reason. Entries are rounded up to multiples of 2^shift, whose squares add up exa
 S: the true length is at most 2^shift sqrt(S). A sum that this shows to be short enough stays as it is. Any
 other is multiplied by (1 - 2^-24) times what is allowed over that bound, one number at a time, and truncated,
 which only shrinks; the factor covers the rounding of floating point.
-Tested in tests/blocks/test_custom.py and test_clipped_persons.py.
+Tested in tests/unit/blocks/test_custom.py and test_clipped_persons.py.
 """
 
 from __future__ import annotations

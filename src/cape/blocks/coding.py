@@ -3,7 +3,7 @@
 Products of numbers are as they are. A category is coded against its first value, or with one column for each
 value where the margin of a term is not in the model: what a term spans that earlier ones do not, those of
 fewer factors first, is written with as few products as possible.
-Tested in tests/blocks/test_terms.py, against formulaic and patsy.
+Tested in tests/unit/blocks/test_terms.py, against formulaic and patsy.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ most 1 (`slots`): together at most `bound(schema)` long, which some rows are. Th
 scaled down to length 1 if it is longer (no row is, where `norm` is that bound), and rounded toward zero to
 multiples of 2^-20, which cannot make it longer. With an intercept c the vector is (c, x) / sqrt(1 + c²).
 In a cube none of that is done: entries lie in [-1, 1], and the block itself bounds what a row adds.
-Tested in tests/blocks/test_design.py.
+Tested in tests/unit/blocks/test_design.py.
 """
 
 from __future__ import annotations

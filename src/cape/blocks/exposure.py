@@ -3,7 +3,7 @@
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order.
 Reason. Counts are integers. Exposures are truncated for each row by itself; sums over a
 part are of integers below 2^53, and `cape.noise.exact_products` is exact.
-Tested in tests/blocks/test_exposure.py.
+Tested in tests/unit/blocks/test_exposure.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ subtracted: times c / (c + |a|) it is at most c long. A weight that depends on x
 the largest target of all.
 In both cases h, the expected slope of g, is E[g s], s the score (the derivative of E[g] = 0), and where it is
 too large both are multiplied by the same number, which depends on x alone.
-Tested in tests/blocks/test_families.py.
+Tested in tests/unit/blocks/test_families.py.
 """
 
 from __future__ import annotations

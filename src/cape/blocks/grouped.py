@@ -5,7 +5,8 @@ The sums are the integers that the block gives for the table of the group's rows
 Reason. A cell has one code, or none where it is missing. The rows with a code are handed to the code's block
 as a part of their own; sums over parts do not depend on how rows are parted (`parts`). A database divides the
 rows by the column, and each division answers as a table does.
-Tested in tests/blocks/test_grouped.py, tests/blocks/test_backends.py and tests/analyses/test_sensitivity.py.
+Tested in tests/unit/blocks/test_grouped.py, tests/unit/blocks/test_backends.py and
+tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

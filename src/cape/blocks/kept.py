@@ -1,7 +1,7 @@
 """The vectors of a table's rows, kept in memory for repeated passes over them.
 
 What is kept is a function of the rows alone, so the sums are those of a pass over the table itself.
-Tested in tests/blocks/test_kept.py.
+Tested in tests/unit/blocks/test_kept.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. What is made of a row depends on that row alone, and never fails.
 Reason. Expressions compute every row by itself, and none fails by value (`cape.data.expressions`). They see
 numbers clamped to their public bounds and codes of listed categories, so that a cell outside of the schema
 cannot show through them.
-Tested in tests/blocks/test_made.py.
+Tested in tests/unit/blocks/test_made.py.
 """
 
 from __future__ import annotations

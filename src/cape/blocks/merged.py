@@ -4,7 +4,7 @@ Claim. Every row that counts is in exactly one cell of every table, whatever its
 Reason. A value, a bin, or that a cell is missing has one place among a column's levels (`levels`), and a
 place has one group. Where the schema says that no cell is missing, none is read (`cape.data.cells`); were
 there one, it would count as the first level.
-Tested in tests/blocks/test_merged.py and tests/analyses/test_sensitivity.py.
+Tested in tests/unit/blocks/test_merged.py and tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

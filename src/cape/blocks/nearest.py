@@ -5,7 +5,7 @@ is counted to one centre only.
 Reason. Squared distances are added up column by column, so that a row has the same ones wherever it stands,
 and compared; of equal ones the first counts. Sums are of at most 8192 whole numbers within 2^20, which
 float64 adds without rounding in any order.
-Tested in tests/blocks/test_nearest.py.
+Tested in tests/unit/blocks/test_nearest.py.
 """
 
 from __future__ import annotations

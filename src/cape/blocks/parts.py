@@ -6,7 +6,7 @@ Reason. A part has at most 8192 rows of whole steps k with |k| <= 2^20. Its floa
 rounds, in whatever order numpy or BLAS adds. What a block adds in another way has a reason of its own, in
 its module. Parts are added as int64, which is associative, in two halves (`Total`): a total that passes
 2^63 is made of Python integers.
-Tested in tests/blocks/test_exact.py against Python integers, and under permutations and batch sizes.
+Tested in tests/unit/blocks/test_exact.py against Python integers, and under permutations and batch sizes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ keyed hash of (place, id) over all rows and compares it with that of the choice,
 rows in another order, among which one person could have more of them.
 A person's rank, and so the choice, may differ between sites, keys and versions of polars: each pass is
 charged for `rows` rows of a person, whichever they are.
-Tested in tests/blocks/test_persons.py.
+Tested in tests/unit/blocks/test_persons.py.
 """
 
 from __future__ import annotations

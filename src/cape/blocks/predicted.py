@@ -5,7 +5,7 @@ is a square. The integers are the same for the same set of rows, in whichever pa
 Reason. The linear predictor is added up column by column, and everything after it is computed for each row by
 itself. Numbers are cut at their bounds and truncated to whole steps of 2^-20; squares of steps are at most
 2^40, and 8192 of them add up exactly in float64.
-Tested in tests/blocks/test_predicted.py.
+Tested in tests/unit/blocks/test_predicted.py.
 """
 
 from __future__ import annotations

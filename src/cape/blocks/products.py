@@ -3,7 +3,7 @@
 Claim. The sums are the true integers of a set of rows, in whichever parts and order it comes.
 Reason. Entries are whole steps within 2^20: sums of at most 8192 of them are exact in float64, and sums of
 their products by `cape.noise.exact_products`. Parts are added as integers (`Total`).
-Tested in tests/blocks/test_products.py.
+Tested in tests/unit/blocks/test_products.py.
 """
 
 from __future__ import annotations

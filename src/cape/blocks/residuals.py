@@ -20,7 +20,7 @@ Sums d are exact integers. The factor w 2^-(s+20) is at most the inverse of the 
 entry of the difference is larger than that of the exact coordinates; rounding each entry, once a site, moves
 the difference of two tables by at most one unit. The triangle inequality adds the two. w is computed from
 correctly rounded float64 operations, less 1, so it is the same on every machine and never too large.
-Tested in tests/blocks/test_residuals.py and tests/analyses/test_sensitivity.py.
+Tested in tests/unit/blocks/test_residuals.py and tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ length and truncated. There, and where features are more than columns, the sum o
 integers: if floating point put a row outside, its entries move toward 0 until it is inside. All of it is done
 column by column with operations that IEEE 754 specifies to the bit, never by BLAS or a sum whose order
 depends on where a row stands.
-Tested in tests/blocks/test_design.py.
+Tested in tests/unit/blocks/test_design.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. Every record is chosen independently with probability exactly floor(2^32 
 more than `rate`, for anyone who cannot predict the stream.
 Reason. A record is chosen when its own uniform 32-bit word is below the integer floor(2^32 rate); 2^32 rate
 is exact in float64. A sampled mechanism is the more private the smaller the probability.
-Tested in tests/blocks/test_sampling.py, which also rejects a wrong rate.
+Tested in tests/unit/blocks/test_sampling.py, which also rejects a wrong rate.
 """
 
 from __future__ import annotations

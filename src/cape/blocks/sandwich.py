@@ -9,7 +9,7 @@ else is done for each row by itself, column by column, in operations that IEEE 7
 the larger of 1 and its length, truncated, and its sum of squares looked at in integers; if floating point
 put it outside, its entries move toward 0 until it is inside. Sums of products are exact by
 `cape.noise.exact_products`.
-Tested in tests/blocks/test_sandwich.py.
+Tested in tests/unit/blocks/test_sandwich.py.
 """
 
 from __future__ import annotations

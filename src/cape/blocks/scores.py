@@ -7,7 +7,7 @@ itself (`families`). Scores and the roots of the curvature then become integers 
 (`clip`), whatever rounding did. Sums of their products are exact by `cape.noise.exact_products`. A row's
 deviance is cut at `deviance` and rounded; one that is not a number counts as that much. Targets, offsets and
 what rows are clipped at are held to sizes at which nothing overflows.
-Tested in tests/blocks/test_scores.py and test_families.py.
+Tested in tests/unit/blocks/test_scores.py and test_families.py.
 """
 
 from __future__ import annotations

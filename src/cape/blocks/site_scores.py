@@ -7,7 +7,7 @@ of rows, in whichever parts and order.
 Reason. Coefficients, turns and products with them are added up column by column, for each row by itself.
 Every vector becomes integers by `clip_rows`, which holds it to its length, and makes one that is not finite
 0. Sums of products are exact by `cape.noise.exact_products`. A cell of `by` has one code, or none.
-Tested in tests/blocks/test_site_scores.py.
+Tested in tests/unit/blocks/test_site_scores.py.
 """
 
 from __future__ import annotations

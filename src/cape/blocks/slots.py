@@ -17,7 +17,7 @@ one, with an entry for each sex. So "age * sex * site" is as long as "age + sex"
 *Centring.* A number enters as t = (x - middle) / half where the model has the same products without it, as
 "age * sex" has: then the vector with t spans what the vector with x does. Where it has not, as in "age:sex"
 alone, it enters as x / max |x|.
-Tested in tests/blocks/test_terms.py.
+Tested in tests/unit/blocks/test_terms.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ parts are cut until the bound is tight; what floating point can add to it, and t
 than the 2^-32 that is put on top, since neither bounds nor knots are so close, or so far apart, that a number
 overflows. Functions and second derivatives are computed by operations that IEEE 754
 specifies, one row at a time, and never by LAPACK.
-Tested in tests/blocks/test_terms.py, against patsy.
+Tested in tests/unit/blocks/test_terms.py, against patsy.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The integers are the same for the same set of rows, in whichever parts, order an
 Reason. A form is divided by its bound, cut at -1 and 1, and truncated to whole steps of 2^-20 before it is
 squared. It is computed row by row from sums and products of float64 in a fixed order, which IEEE 754
 specifies to the bit. 8192 squares of at most 2^40 add up exactly in float64.
-Tested in tests/blocks/test_squares.py, and in databases in tests/blocks/test_backends.py.
+Tested in tests/unit/blocks/test_squares.py, and in databases in tests/unit/blocks/test_backends.py.
 """
 
 from __future__ import annotations

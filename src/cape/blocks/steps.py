@@ -7,7 +7,7 @@ to nearest: it never falls when x rises, so f(clamp(x)) is f(x) held between f(l
 clip does that and the bound 2^20 together. Truncation only shrinks. Subtraction, division, minimum and
 truncation are exactly specified by IEEE 754, so numpy, polars, DuckDB and pandas agree to the bit; dividing
 by size is exactly 2^20 times dividing by half, because size is not subnormal (`Number` sees to that).
-Tested in tests/blocks/test_steps.py.
+Tested in tests/unit/blocks/test_steps.py.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ exact because W is integers of 2^-20, the same at every site: it is made by +, -
 single float64 numbers, which IEEE 754 rounds in one way, and cut toward zero. In the L1 norm a row adds at
 most the longest column, and two rows are at most the sum of both apart, which rows of different series
 attain.
-Tested in tests/blocks/test_survival.py and tests/analyses/test_sensitivity.py.
+Tested in tests/unit/blocks/test_survival.py and tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ an entry is c(y) times one entry of x after the other, computed for each row by 
 IEEE 754 specifies, and truncated. c(y) is held within 1 and made smaller by 2^-50 of itself, more than the
 at most five roundings after it can add: before truncation no entry is larger than it should be, and
 truncation only shrinks. What is left are integers within 2^20 again, of which 8192 add up exactly.
-Tested in tests/blocks/test_tensors.py.
+Tested in tests/unit/blocks/test_tensors.py.
 """
 
 from __future__ import annotations

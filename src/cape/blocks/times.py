@@ -12,7 +12,7 @@ risk in bins from there to the one in which it leaves, both included.
 
 Claim. A row leaves in one bin, by one event: it is counted in one cell, however many bins there are.
 Reason. x <= e for float64 numbers is x < the next number above e, so that these are the bins [a, b) of an
-`Axis`, for Python and for databases alike. Tested in tests/blocks/test_times.py.
+`Axis`, for Python and for databases alike. Tested in tests/unit/blocks/test_times.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ must be longer and agree wherever both state a chain value.
 Limits. An aggregator that removes or replaces heads causes a warning: every participant has paid, and must
 have sent a head. It can pass on a head that the site signed for another answer: one line more or fewer, but
 true. It cannot forge one. Lost lines of which no coordinator holds a head cannot be detected.
-Tested in tests/coordinator/test_heads.py.
+Tested in tests/unit/coordinator/test_heads.py.
 """
 
 from __future__ import annotations

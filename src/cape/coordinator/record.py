@@ -7,7 +7,7 @@ tear the last line only, which is then dropped: a stage whose answer is torn cou
 A complete line with a wrong checksum is damage, and is an error. (SQLite would not detect a changed byte or
 a removed line by itself; a chain of lines does.) Another study takes the record over only while no stage of
 the one before counts as spent, so its attempts may be forgotten; the lines stay.
-Tested in tests/coordinator/test_record.py, cut at every byte.
+Tested in tests/unit/coordinator/test_record.py, cut at every byte.
 
 It holds released numbers only: it is as public as the results.
 """

@@ -5,7 +5,7 @@ It is trusted for availability and for the correctness of the sum, never for pri
 invalid message is excluded, and the stage continues while enough sites are left. Late, repeated or unrelated
 answers change nothing: every message has a number, and secure aggregation accepts one answer of a site in
 each protocol round.
-Tested in tests/coordinator/test_relay.py.
+Tested in tests/unit/coordinator/test_relay.py.
 """
 
 from __future__ import annotations

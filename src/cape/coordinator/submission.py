@@ -7,7 +7,7 @@ study states, signed, that its ledger does not have the stage and that it has cl
 will. A stage whose fate is unknown counts as spent. An analysis that broke off is asked again as a new run,
 with fresh noise, and paid again. (A lying aggregator spoils the coordinator's sum, and nobody's privacy: the
 sites rely on their own ledgers.)
-Tested in tests/coordinator/test_submission.py and test_resume.py.
+Tested in tests/unit/coordinator/test_submission.py and test_resume.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ folder is synced after that. What a killed process leaves beside is written over
 Claim. What root does within `as_owner` reaches nothing that the owner of the folder could not reach.
 Reason. The process has that user's rights meanwhile: whoever owns a folder may have put links into it that
 lead elsewhere.
-Tested in tests/test_files.py, and with the process killed in tests/app/test_folder.py.
+Tested in tests/unit/core/test_files.py, and with the process killed in tests/unit/app/test_folder.py.
 """
 
 from __future__ import annotations

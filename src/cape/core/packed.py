@@ -5,7 +5,7 @@ the limit; the check takes constant memory for each level, and no more steps tha
 Reason. One walk over the heads of values: a list says how many entries follow, a text or bytes how long they
 are. A head that announces more than is allowed, or more than there is, ends the walk. Decoded bytes take as
 much memory as on the wire; a list of tiny values takes dozens of times that, and a text up to five times.
-Tested in tests/test_packed.py, against the decoder.
+Tested in tests/unit/core/test_packed.py, against the decoder.
 """
 
 from __future__ import annotations

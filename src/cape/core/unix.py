@@ -7,7 +7,7 @@ operating system identifies its sender as a user who may send it.
 Reason. A frame starts with a fixed header and its length; a length above the limit ends the connection before
 anything else is read. Memory is allocated part by part, the next part when the last is full. Credentials come
 from the kernel (SO_PEERCRED), once for each connection, before its first byte is read.
-Tested in tests/test_unix.py.
+Tested in tests/unit/core/test_unix.py.
 
 Imports only the standard library: the process that faces the network loads little else.
 """

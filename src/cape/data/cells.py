@@ -9,7 +9,7 @@ Claim of `Lenient`. It never raises, and what it makes of a cell depends on that
 column alone: a number or a code, or "missing" where the schema says that a cell may be.
 Reason. A text is read as a number wherever it stands, because one cell of text makes text of a whole column
 in many files and databases; every other cell of it is then what it was before.
-Tested in tests/data/test_dirty_cells.py.
+Tested in tests/unit/data/test_dirty_cells.py.
 """
 
 from __future__ import annotations

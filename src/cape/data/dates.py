@@ -2,7 +2,7 @@
 
 A date is what a table holds as one, or a time, of which the day counts, or a text such as 2020-01-31,
 2020-01-31 12:30 or 31.01.2020. What can be read in two ways, as 01/02/2020 or a bare number, is no date.
-Tested in tests/data/test_dates.py.
+Tested in tests/unit/data/test_dates.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Reason. In the encodings below a line end is a byte of its own (in UTF-16, a uni
 other character, and the decoder starts anew after it, also after invalid bytes, which become U+FFFD.
 Encodings with states (ISO 2022, UTF-7, HZ) and with other line ends (EBCDIC) are not among them. In UTF-16 a
 line is made of whole units: a file that has lost half of one is unreadable from there on.
-Tested in tests/data/test_encodings.py, for every encoding.
+Tested in tests/unit/data/test_encodings.py, for every encoding.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ encoding become U+FFFD, line by line (`cape.data.encodings`). A cell can therefo
 quoted one with a line break in it makes two broken lines.
 Nor does the time that other lines take depend on a line: all are looked at for quotes, and only one that is
 read by itself takes longer, itself (`edge.row-time` measures it).
-Tested in tests/data/test_dirty_cells.py, with lines of random bytes among good ones.
+Tested in tests/unit/data/test_dirty_cells.py, with lines of random bytes among good ones.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The first that applies: what `recode` says for the cell's column; a category of 
 "NA" is read as such; what `recode` says for all columns, or the file's label for a code, if that is a
 category; a word for true or false, in columns with the categories 0 and 1, or false and true; a word for a
 missing cell. Space around a cell is not part of it, and case matters in categories and `recode` only.
-Tested in tests/data/test_notation.py.
+Tested in tests/unit/data/test_notation.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ types that the model prescribes makes it fail.
 Reason. The statement is parsed by sqlglot from the texts below. What a study file says enters it as integers
 that were checked (the cohort, concepts, the window) and as quoted identifiers (the database's schemas).
 Infinite dates, and years, months and days of birth that no calendar has, count as missing.
-Tested in tests/data/test_omop.py, and on servers in tests_databases/test_omop.py.
+Tested in tests/unit/data/test_omop.py, and on servers in tests/databases/test_omop.py.
 
 There is a row for each entry of the cohort. Every column follows from the person and the first day of the
 entry, the index: two entries of a person on one day are the same row twice. Rows are in order of both, so

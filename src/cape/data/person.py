@@ -8,7 +8,8 @@ is decided by that person's rows alone (`cape.blocks.persons`), so nobody else's
 then depend on persons: with `rows` or `sites` above 1 they are private (`open`), and so is the number of
 persons at a site if a person may be at several. With one slot and one site, the number of persons is what
 stays the same when one is replaced, and is public.
-Tested in tests/data/test_person.py, tests/blocks/test_persons.py and tests/engine/test_persons.py.
+Tested in tests/unit/data/test_person.py, tests/unit/blocks/test_persons.py and
+tests/unit/engine/test_persons.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. `profile` takes nothing else from the rows: types are those of the file, 
 rows, where a column of numbers is one in which most cells are numbers, so that hardly ever one row decides.
 `values` reads bounds and categories from all rows; only `cape init --from-data` calls it.
 Reason. Everything returned is a name in the header, a word out of five, or a sign of the layout.
-Tested in tests/cli/test_init.py, with files that differ in their cells only.
+Tested in tests/unit/cli/test_init.py, with files that differ in their cells only.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def from_values(name: str, values: list[Any]) -> pl.Series:
     Reason. polars would make doubles of whole numbers that stand among fractions, and one of two above 2^53;
     1 of True among numbers; moments of a time zone out of those that have none; and decimals with as many
     digits after the point as any one has, or nulls where none are left before it.
-    Tested in tests/blocks/test_id_texts.py.
+    Tested in tests/unit/blocks/test_id_texts.py.
     """
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {int, float} and all(type(value) is not int or abs(value) <= _EXACT for value in values):

@@ -3,7 +3,7 @@
 Claim. `survey` reads cells as a run does (`Strict`), or as a site's daemon does (`Lenient`), by their own
 conversion, and finds a trouble exactly where the one raises an error or the other counts a cell as missing.
 Nothing that it returns may leave a site: counts, lines and cells are exact. `Survey.shown` drops the cells.
-Tested in tests/data/test_survey.py, against `Table.check` on files with random troubles.
+Tested in tests/unit/data/test_survey.py, against `Table.check` on files with random troubles.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Reason. Pages are data (`Page`), and `build` alone makes routes of them, so no p
 that a browser may use for this desk are listed: a page of another name that resolves to this address (DNS
 rebinding) gets nothing. What a handler raises becomes a page with a sentence: the text of a `CapeError`, and
 no text otherwise.
-Tested in tests/desk/test_routes.py (over all routes), test_app.py and test_fuzz.py.
+Tested in tests/unit/desk/test_routes.py (over all routes), test_app.py and test_fuzz.py.
 """
 
 from __future__ import annotations

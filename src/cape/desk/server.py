@@ -5,7 +5,7 @@ request in time, the first or a later one, or headers of more than 16 kB, is cut
 are connected at a time.
 Reason. The address is checked before anything listens; a proxy on this machine may add the TLS, and its
 address (`--url`) must then start with https://. uvicorn's limits do the rest, with a clock for requests that
-never come whole. Tested in tests/desk/test_server.py.
+never come whole. Tested in tests/unit/desk/test_server.py.
 """
 
 from __future__ import annotations

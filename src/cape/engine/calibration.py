@@ -11,7 +11,7 @@ was asked for (`calibrate_laplace`): a person moves the whole by at most `query.
 for each entry that moves at all. An entry is a multiple of its array's unit, so of an array that moves by at
 most L units in all, at most L entries move: a histogram of any length pays for two.
 The steps are integer multiples of powers of two: rounding the exact integer sum is integer arithmetic.
-Tested in tests/engine/test_calibration.py.
+Tested in tests/unit/engine/test_calibration.py.
 """
 
 from __future__ import annotations

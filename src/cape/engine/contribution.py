@@ -5,7 +5,7 @@ exact integers on the grid.
 Reason. The sums are exact integers (`cape.blocks`), rounding to the grid is integer arithmetic
 (`Calibration.encode`), and the noise is the calibration's part, a discrete Gaussian of RESOLUTION steps or a
 part of Laplace noise at that scale, from a stream that is used once.
-Tested in tests/engine/test_schemes.py and tests/site/test_decide.py, which reject a wrong scale.
+Tested in tests/unit/engine/test_schemes.py and tests/unit/site/test_decide.py, which reject a wrong scale.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ depends on data had left a site. A function that a query brings along has seen t
 could tell by failing: its stage is paid for. Stages over samples are paid for all together. A resumed run
 reports how many of its stages began, from none to all; the report is not trusted, and what it asks is counted
 here.
-Tested in tests/engine/test_stages.py and test_consortium.py.
+Tested in tests/unit/engine/test_stages.py and test_consortium.py.
 """
 
 from __future__ import annotations

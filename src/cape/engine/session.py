@@ -11,7 +11,7 @@ of its stage.
 Reason. A query's sensitivity is what the analysis proves for any earlier answer, and `Stages.calibrate`
 depends on the query, the stage and the study's terms alone. An analysis whose first query asks nothing of the
 tables is free, and may not ask for private sums later.
-Tested in tests/engine/test_session.py and tests/site/test_decide.py.
+Tested in tests/unit/engine/test_session.py and tests/unit/site/test_decide.py.
 """
 
 from __future__ import annotations

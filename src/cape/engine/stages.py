@@ -15,7 +15,7 @@ is one row at one site.
 Laplace noise. Stage i is given the epsilon p_i share epsilon, exactly, and epsilons add. A person with k rows
 moves the sums of a site by k times the query's L1 sensitivity, and what is seen by as many times that as the
 scheme says; rounding is counted at every site whose sums the person may move. Rows are never sampled then.
-Tested in tests/engine/test_stages.py.
+Tested in tests/unit/engine/test_stages.py.
 """
 
 from __future__ import annotations

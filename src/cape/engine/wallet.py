@@ -4,7 +4,7 @@ Claim. All releases of a consortium together cost at most its budget, also when 
 Reason. What a release may cost is taken from the budget before anything is computed, under a lock; it is
 given back only for stages of which it is certain that nothing that depends on data has left a site (see
 `execute`).
-Tested in tests/engine/test_consortium.py.
+Tested in tests/unit/engine/test_consortium.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ be a UUID, before anything else is done with it; (4) an app is compared with our
 whose app has passed, in this process, is started; (5) a worker's path has nothing of the job
 (`cape.flare.launcher`). NVFLARE's version is pinned, and a missing name is an error, so the lists are
 reviewed when the version changes.
-Tested in tests_deploy/test_guard.py and test_edge_code.py, with sites that attack others and with a forged
+Tested in tests/deploy/test_guard.py and test_edge_code.py, with sites that attack others and with a forged
 certificate.
 """
 

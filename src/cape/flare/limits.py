@@ -9,7 +9,7 @@ must name as its origin the party whose certificate made the connection (NVFLARE
 not to one that has been replaced, nor to an administrator's), and a site's messages are delivered to the
 aggregator only.
 Not claimed: protection against more packets than the machine or its network can take.
-Tested in tests_deploy/test_edge_flood.py and test_edge_code.py.
+Tested in tests/deploy/test_edge_flood.py and test_edge_code.py.
 """
 
 from __future__ import annotations

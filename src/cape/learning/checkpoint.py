@@ -4,7 +4,7 @@ Claim. A resumed run never releases more steps than planned, whenever it was int
 Reason. The file is replaced in one move, after a sync, when a step is paid for and before anything of it is
 computed, and already counts that step as begun. A resumed run counts the step as spent, whether or not its
 answer was seen.
-Tested in tests/learning/test_checkpoint.py.
+Tested in tests/unit/learning/test_checkpoint.py.
 
 A file is accepted only if it is plausible: at most as many steps as planned, arrays of the run's shapes,
 finite numbers. An edited file can make a run worse, and can make it repeat steps, which are then paid for

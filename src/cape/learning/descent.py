@@ -9,7 +9,7 @@ record moves the three by at most 2, 1 and 1: sqrt(4 + 2 / scale²) in all; addi
 of a person's gradients at a site is shortened to the clip again, and the two numbers beside it move by k:
 replacing a person moves the three by at most 2, k and k. Everything else (optimiser, clip, stopping) looks at
 released numbers only.
-Tested in tests/learning/test_descent.py.
+Tested in tests/unit/learning/test_descent.py.
 
 The adaptive clip follows a private quantile of the gradients' lengths (Andrew et al. 2021): clip times
 exp(-rate (share below - wanted)), from the released count.

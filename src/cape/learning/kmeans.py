@@ -25,7 +25,7 @@ however many entries x has; with a norm or without, a row with all columns at th
 - *An incomplete row in the place of one, or a row added or removed*: |x|_1 + w.
 
 Bounds are attained where two rows at all bounds differ. The epsilons of the steps add up.
-Tested in tests/learning/test_kmeans.py.
+Tested in tests/unit/learning/test_kmeans.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim. Nothing here depends on a row of a table.
 Reason. `spread` knows the schema and a public number, the seed. `cluster` is given released numbers only:
 what is made of them costs nothing.
-Tested in tests/learning/test_kmeans.py.
+Tested in tests/unit/learning/test_kmeans.py.
 
 Randomness is public, and only has to be the same everywhere: a `SecureStream` under a key made from the seed.
 """

@@ -21,7 +21,7 @@ The approximations, each as a statistical distance:
     error, else with 192 bits in 110-digit arithmetic: at most 2^-180;
   - the heights 2^16 w P(x) are integers in units of 2^-320, off by less than 2^-265 (see `_heights`): at most
     (number of blocks) 2^-265 < 2^-253.
-Tested in tests/noise/test_gaussian.py, with the rare paths forced, and tables against mpmath.
+Tested in tests/unit/noise/test_gaussian.py, with the rare paths forced, and tables against mpmath.
 
 What a std costs. Its table has up to 3,100 blocks, is made in 3 to 6 ms and holds 0.6 to 1.1 MB. The 128
 tables used last are kept, at most 145 MB (128 around std 2^20: 75 to 110 MB).

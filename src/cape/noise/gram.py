@@ -6,7 +6,7 @@ Reason. On the grid of 2^-b every product is an integer number of 2^-2b, and flo
 without rounding while every partial sum stays below 2^53 of them. Whichever rows of a chunk BLAS adds up
 first, no partial sum exceeds the largest diagonal entry (Cauchy-Schwarz over those rows; the diagonal
 only grows), so a diagonal below 2^53 proves that nothing was rounded. Chunks are added as int64.
-Tested in tests/noise/test_gram.py against Python integers, under permutations, and at the limits.
+Tested in tests/unit/noise/test_gram.py against Python integers, under permutations, and at the limits.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim. The result is the nearest multiple of the coarser step, halves up; rounding moves the difference of two
 sums by at most one coarse step in each coordinate, so the L2 sensitivity grows by at most sqrt(size) of them.
 Reason. Division with a remainder, in integers throughout. Each sum moves by at most half a step.
-Tested in tests/noise/test_grid.py.
+Tested in tests/unit/noise/test_grid.py.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Polya variable:
   - an acceptance is decided in float64 when it is clear by 2^-38 relative, over 100 times the float error,
     else with 192 bits in 60-digit arithmetic: at most 2^-150;
   - heights 2^16 w P(k) are off by less than 2^-160 relative (see `_Heights`): at most 2^-158.
-Tested in tests/noise/test_polya.py, with the rare paths forced, tables against mpmath, and sums against
+Tested in tests/unit/noise/test_polya.py, with the rare paths forced, tables against mpmath, and sums against
 discrete Laplace; wrong shapes and scales are rejected there.
 
 What a table costs. It is made in about 0.1 s and holds 0.5 MB; the 64 used last are kept.

@@ -4,7 +4,7 @@ Claim. If `require_fits` passes, the centred value of the sum modulo 2^bits *is*
 the samplers never exceed `gaussian.largest`, so the bound below always holds.
 Reason. |sum + noise| <= magnitude + sites * largest(std) < 2^(bits - 1), and `decode` is the inverse of
 `encode` on that range. Masks that cancel add a multiple of 2^bits and change nothing.
-Tested in tests/noise/test_ring.py, at the edges of the range.
+Tested in tests/unit/noise/test_ring.py, at the edges of the range.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ draws a secret of its own at once (`os.register_at_fork`); a stream that was sta
 another process id, takes a new key before it returns a byte. Ids alone are not enough: in a new PID namespace
 a child can have its parent's. Neither detects a copy of the process that was made without Python's hooks and
 has its id as well, such as a restored virtual machine.
-Tested in tests/noise/test_stream.py: known answers, agreement with AES block by block, uniformity, forks.
+Tested in tests/unit/noise/test_stream.py: known answers, agreement with AES block by block, uniformity,
+forks.
 
 Why not a library: `secrets` is one system call per value, and `numpy.random` is not cryptographic.
 """

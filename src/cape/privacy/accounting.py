@@ -41,7 +41,7 @@ fewer; a sum holds for persons at no more sites than the fewest that were stated
 nothing of persons, whose rows it may have counted without limit: the two are never added.
 Rounding: mu is rounded up, and `gaussian.delta`, whose relative error is below 1e-10, is raised by 2e-10.
 
-Tested in tests/privacy/test_accounting.py, against arithmetic of 50 digits and against exact trade-offs.
+Tested in tests/unit/privacy/test_accounting.py, against arithmetic of 50 digits and against exact trade-offs.
 """
 
 from __future__ import annotations

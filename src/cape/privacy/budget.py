@@ -8,7 +8,7 @@ part by who counts it (`cape.privacy.accounting`, `cape.engine.stages`). It cost
 Laplace noise, the only kind that a budget without delta pays for, a share pays for a release with f times
 epsilon, and epsilons add. Shares are fractions, read from a number's decimal form, so that ten times 0.1 is
 exactly 1.
-Tested in tests/privacy/test_budget.py.
+Tested in tests/unit/privacy/test_budget.py.
 """
 
 from __future__ import annotations

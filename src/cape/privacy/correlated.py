@@ -29,7 +29,7 @@ sensitivity of a site's sum, in the worst case all in the same direction. Then
 With ring masks that is q times the mu of one site, with the conventional scheme sqrt(q) times. If q > H, it
 is at most that of H = q, which more honest sites than H attain: H is only their smallest number.
 
-Tested in tests/privacy/test_correlated.py and test_view.py, against the joint covariance of the
+Tested in tests/unit/privacy/test_correlated.py and test_view.py, against the joint covariance of the
 whole view in exact arithmetic. `graph_mu` and the functions beside it are for noise that cancels along
 the edges of any graph: see `graph`.
 """

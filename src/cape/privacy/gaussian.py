@@ -9,7 +9,7 @@ Reason: the privacy loss is N(mu²/2, mu²), and the smallest delta is its hocke
 e^(epsilon - loss))+] (Balle & Wang 2018, Theorem 8). The losses of independent releases add, so mu²
 adds (Dong, Roth & Su 2022, Corollary 3.3).
 
-Tested in tests/privacy/test_gaussian.py: relative error at most 1e-10 for delta down to 1e-300,
+Tested in tests/unit/privacy/test_gaussian.py: relative error at most 1e-10 for delta down to 1e-300,
 epsilon in [0, 1e4] and mu in [1e-8, 1e3], against arithmetic of 60 digits and more, and against
 dp-accounting. Where epsilon is nearly 0 its relative error is that of delta(0, mu) - delta, which
 no method can avoid.

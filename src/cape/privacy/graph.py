@@ -25,7 +25,7 @@ under collusion.
 
 The inverse is found by an elimination that never subtracts (for M-matrices given by their
 off-diagonals and their row sums), so weights of very different size cost no digits. Tested in
-tests/privacy/test_view.py.
+tests/unit/privacy/test_view.py.
 """
 
 from __future__ import annotations

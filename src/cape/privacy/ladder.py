@@ -24,8 +24,8 @@ with losses holds at most ((S - C)/(m - C))^(1/MOST_PARTS) times the variance th
 Laplace noise. The same holds with shapes in place of variances, because shapes of negative binomial parts add
 as variances do (`cape.privacy.laplace`): level j has the shape 1/(S - C - t_j), so that honest sites together
 keep a shape of at least 1, whose loss is the L1 sensitivity over the scale, exactly (`epsilon`).
-Tested in tests/privacy/test_ladder.py, against the covariance of the whole view in exact arithmetic, for
-all patterns of up to 6 sites; shapes in tests/privacy/test_laplace.py.
+Tested in tests/unit/privacy/test_ladder.py, against the covariance of the whole view in exact arithmetic, for
+all patterns of up to 6 sites; shapes in tests/unit/privacy/test_laplace.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ e^epsilon/(1 + e^epsilon), else -epsilon (Kairouz, Oh & Viswanath 2015). Losses 
 and dominating pairs compose (Zhu, Dong & Wang 2022), so delta is the mean of the Gaussian delta at epsilon
 minus the loss of all responses together. Their sums are exact fractions; where they become more than 4,096,
 they are rounded up to a grid: never optimistic. For one pure release the formula has two terms.
-Tested in tests/privacy/test_laplace.py: against the exact view of small sums with colluders and losses,
+Tested in tests/unit/privacy/test_laplace.py: against the exact view of small sums with colluders and losses,
 against dp-accounting, and against arithmetic of 50 digits.
 """
 

@@ -5,7 +5,7 @@ prints, and its docstring says what is wrong with it and what to use instead. Th
 paper's: S sites, S_C of them colluding, N samples in all, tau the noise of the conventional scheme
 at a site. `reproduction.formulas` has the paper's other formulas.
 
-Tested in tests/privacy/test_paper.py, which also reproduces the table of the paper's mu² and the exact
+Tested in tests/unit/privacy/test_paper.py, which also reproduces the table of the paper's mu² and the exact
 one.
 """
 

@@ -34,7 +34,7 @@ to about 1 + 1e-4 (`Scales.gap` says it).
 Among all unbiased linear releases with Gaussian noise none has less, for add-remove (Xiao and others,
 ResidualPlanner, 2023); an independent convex solver agrees on small tables for both relations.
 
-Tested in tests/privacy/test_residuals.py, tests/analyses/test_sensitivity.py and by tables.optimal.
+Tested in tests/unit/privacy/test_residuals.py, tests/unit/analyses/test_sensitivity.py and by tables.optimal.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ composes. It is checked on a grid of epsilons, each against the next one's Gauss
 beyond the last one the run's delta is below the slack. Negative epsilons follow by exchanging the two sides,
 under which both are symmetric.
 
-Tested in tests/privacy/test_subsampling.py: at q = 1 against the exact formula, at one step against
+Tested in tests/unit/privacy/test_subsampling.py: at q = 1 against the exact formula, at one step against
 the integral, the worst pair against others, and the dominating mu against the composed run.
 """
 

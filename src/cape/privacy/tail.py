@@ -12,7 +12,7 @@ log-concave, and so stays their mean under a Gaussian), so Newton-like steps con
 guards them all the same.
 
 One text serves floats and arrays: `Operations` holds what differs between them. Tested in
-tests/privacy/test_gaussian.py against arithmetic of 60 digits and more.
+tests/unit/privacy/test_gaussian.py against arithmetic of 60 digits and more.
 """
 
 from __future__ import annotations

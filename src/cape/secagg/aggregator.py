@@ -9,7 +9,7 @@ vector. So every mask or noise that is removed is one that was applied. A
 masked vector is added when it arrives and is not kept. The vector of a site that was counted as gone is
 refused: with the keys that the others reveal, only its self mask would protect it. Every site that shared
 takes part in the next step, whether or not it survived this one.
-Tested in tests/secagg/test_dropout.py (every subset at every round), test_steps.py and test_chaos.py.
+Tested in tests/unit/secagg/test_dropout.py (every subset at every round), test_steps.py and test_chaos.py.
 """
 
 from __future__ import annotations

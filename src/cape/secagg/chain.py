@@ -7,7 +7,8 @@ link, for four labels and with the step's number: independent of each other to a
 link is ever sent or shared. So a step reveals (the seed and a surplus key of a survivor, the masking key of a
 site that dropped) what a separate run would reveal. HKDF cannot be inverted, and a link is deleted as soon as
 the next is made.
-Tested in tests/secagg/test_chain.py, and in test_steps_view.py, which also finds keys that serve two steps.
+Tested in tests/unit/secagg/test_chain.py, and in test_steps_view.py, which also finds keys that serve two
+steps.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Reason. The order on the circle is a shuffle keyed by the transcript of the adve
 fresh keys of every site. Site u is joined to the k/2 next sites on either side (a Harary graph). Colluders
 who advertise last can try several keys, so the shuffle's key is stretched by scrypt: each try costs 16
 MB of memory and tens of milliseconds, and the failure probability in `neighbours` is per try.
-Tested in tests/secagg/test_graph.py: regularity, symmetry, connectivity, uniformity of the neighbours.
+Tested in tests/unit/secagg/test_graph.py: regularity, symmetry, connectivity, uniformity of the neighbours.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ exactly those bytes; keys from `derive` with different info are independent of e
 Reason. Ed25519 is unforgeable and the roster is given to each site by its operator, never by the
 aggregator; HKDF-SHA256 is a random oracle with the transcript as salt, and the info is unambiguous (a label
 that ends in a zero byte, then numbers of fixed width).
-Tested in tests/secagg/test_keys.py and by the known answers.
+Tested in tests/unit/secagg/test_keys.py and by the known answers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ dropped) is removed with `apply` and the opposite sign.
 Keys. A pair's key comes from both X25519 keys through HKDF, bound to the transcript (run, roster, threshold,
 graph, all advertised keys), to both sites and to the step. Each step has X25519 keys and a seed of its own
 (`cape.secagg.chain`): one that is revealed gives the masks of its step, and of no other.
-Tested in tests/secagg/test_masks.py and test_view.py; speed is the benchmark `secagg.masks`.
+Tested in tests/unit/secagg/test_masks.py and test_view.py; speed is the benchmark `secagg.masks`.
 
 Why not a library: the ones that exist expand a short seed with a generator that is not cryptographic, and one
 vector at a time, which leaves the cache.

@@ -23,7 +23,7 @@ The aggregator does not sign: a site believes only what sites have signed.
 A message is decoded once its size and number of values are possible for this run; a site's
 signature is checked right after that. Decoding takes at most four times a message's bytes
 (benchmarks/edge.py).
-Decoders are fuzzed in tests/secagg/test_fuzz.py.
+Decoders are fuzzed in tests/unit/secagg/test_fuzz.py.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ hypergeometric number of marked sites among m drawn out of N of which K are mark
 `best` picks t to make the sum of these smallest, and `automatic` the smallest even k. That all honest
 sites act on one list of survivors is not a matter of the graph: the consistency round asks for signatures of
 `threshold` sites out of all n.
-Tested in tests/secagg/test_neighbours.py: tails against scipy, each event against simulated circles.
+Tested in tests/unit/secagg/test_neighbours.py: tails against scipy, each event against simulated circles.
 """
 
 from __future__ import annotations

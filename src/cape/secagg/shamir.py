@@ -5,7 +5,7 @@ Reason. The secret is the value at 0 of a polynomial of degree threshold - 1 who
 uniform on a prime field; for every candidate secret exactly one choice of coefficients fits the shares.
 The field has 2^256 + 297 elements (the smallest prime above 2^256), so every 32-byte string is an
 element and none is favoured. Secrets are raw bytes; nothing is encoded or padded.
-Tested in tests/secagg/test_shamir.py: by enumeration in a small field, by known answers, and by every
+Tested in tests/unit/secagg/test_shamir.py: by enumeration in a small field, by known answers, and by every
 subset of shares.
 
 It does not detect a wrong share. The caller of `combine` must check the secret; the protocol does,

@@ -14,7 +14,8 @@ Steps. Every step has secrets of its own (`cape.secagg.chain`), so the above hol
 separate run. A site only moves forward: it masks one vector a step, signs one list a step, and after a step
 it has deleted that step's secrets and its key shares of others', and cannot be made to reveal them later. It
 may miss steps, or the end of one, and takes part again in the next without new keys.
-Tested in tests/secagg/test_refusals.py (one test for each refusal), test_lying.py and test_steps_lying.py.
+Tested in tests/unit/secagg/test_refusals.py (one test for each refusal), test_lying.py and
+test_steps_lying.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ noise, never less.
 The tip, derived from the last key and signed with the vector, shows the aggregator that a revealed key is
 the one that was used. The aggregator draws the same noise as the site did, bit for bit, so the sampler is
 part of what the parties agree on (`Surplus.digest`).
-Tested in tests/secagg/test_surplus.py.
+Tested in tests/unit/secagg/test_surplus.py.
 """
 
 from __future__ import annotations

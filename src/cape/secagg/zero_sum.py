@@ -8,7 +8,7 @@ announced, and site number i of the S' survivors keeps ê_s minus its part of E,
 amounts that the aggregator knows: that corrupts the sum, not the privacy. The ring holds E for certain
 (`Ring.require_fits` with the samplers' hard bound). The noise of many iterations is one long vector and one
 run; each later release is then one message per site.
-Tested in tests/secagg/test_zero_sum.py.
+Tested in tests/unit/secagg/test_zero_sum.py.
 """
 
 from __future__ import annotations

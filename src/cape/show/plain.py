@@ -5,7 +5,7 @@ numbers.
 Reason. Names of studies, coordinators and categories come from outside. A text has an apostrophe where it, or
 what follows a sign that some take for the end of a cell, begins with =, +, - or @, also in a wide or small
 form, after blanks, quotes or signs that do not show. What is a number here is written as it is.
-Tested in tests/show/test_csv.py.
+Tested in tests/unit/show/test_csv.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Claim. `cape site serve` and `cape join` start only if neither folder is inside the other.
 Reason. NVFLARE writes and deletes files in the kit; whoever takes over the link can do so anywhere below it.
-Tested in tests/site/test_apart.py.
+Tested in tests/unit/site/test_apart.py.
 """
 
 from __future__ import annotations

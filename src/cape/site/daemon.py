@@ -8,7 +8,7 @@ two share only a socket of bounded frames (`cape.core.unix`). What became of stu
 far as the answers that links have carried show it (`cape.site.traffic`). A link that runs as this user or
 as root is refused: it could read the rows directly. This process imports no NVFLARE and opens no port.
 Stewards have a socket of their own (`cape.site.admin`), which refuses the link's user.
-Tested in tests/site/test_daemon.py, and with two users and no network in tests_deploy/test_two_users.py.
+Tested in tests/unit/site/test_daemon.py, and with two users and no network in tests/deploy/test_two_users.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ policy and ledger are checked again and the ledger is written; the vector is com
 answers once, and goes into the machine, which masks it once. A second request for the same stage finds it in
 the ledger, and a second request for the same session finds its name there, in this process or in any other.
 A request is accepted once: a repetition is refused, whatever became of the first.
-Tested in tests/site/test_endpoint.py and test_endpoint_kills.py.
+Tested in tests/unit/site/test_endpoint.py and test_endpoint_kills.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ written by the holder of that key, for this purpose.
 Reason. `open` is the only way to the body, and checks first. Key and signature are at the front, with fixed
 sizes, so nothing has to be decoded to find them. The signature is Ed25519 over a label that is unique to this
 kind of message, the key, and the SHA-256 of the body.
-Tested in tests/site/test_envelope.py; memory in benchmarks/edge.py.
+Tested in tests/unit/site/test_envelope.py; memory in benchmarks/edge.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. A policy holds no secret of a mail server or a webhook: it names the vari
 hold them, in the process that sends. No other variable can be named: whoever edits the policy could have it
 sent to a server of theirs.
 Reason. Names of such variables begin with CAPE_NOTIFY_.
-Tested in tests/site/test_notices.py.
+Tested in tests/unit/site/test_notices.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ What this cannot prevent: whoever can write to the site's folder, or change its 
 somebody whose operating-system user (aweiss) is not what stands before the @ of their login
 (ana.weiss@clinic.org) is two persons, which docs/stewards.md and `cape site check` say; and so is somebody to
 whom a provider gives two accounts, such as one with a letter of another alphabet that looks the same.
-Tested in tests/site/test_who_decides.py.
+Tested in tests/unit/site/test_who_decides.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ about, budgets, changes of the policy and other keys are not told. When all link
 forgotten: the next link may belong to another aggregator (`cape.site.daemon`).
 Why not the events of the desk (`cape.site.admin.events`)? They tell a steward's decision at once, and the
 link is not a steward.
-Tested in tests/site/test_traffic.py.
+Tested in tests/unit/site/test_traffic.py.
 """
 
 from __future__ import annotations

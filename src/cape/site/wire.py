@@ -9,7 +9,7 @@ signed contents are still unopened then.
 Reason. Its size is checked, then the number of its values, their depth and the length of its texts
 (`cape.core.packed`), then it is decoded into types with limits. Large contents are bytes, which need no more
 memory than their length.
-Tested in tests/site/test_wire.py, where decoders are fuzzed too; measured in benchmarks/edge.py.
+Tested in tests/unit/site/test_wire.py, where decoders are fuzzed too; measured in benchmarks/edge.py.
 """
 
 from __future__ import annotations

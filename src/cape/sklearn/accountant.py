@@ -16,7 +16,7 @@ are convolved exactly, at what is left of delta. An allowance asks for at least 
 own epsilon and delta, so the total stays within it.
 A fit is charged before it releases anything, under a lock, and a charge above the limit is refused. Copies
 are the same accountant, so that clones of an estimator share it.
-Tested in tests/sklearn/test_accountant.py.
+Tested in tests/unit/sklearn/test_accountant.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Reason. All releases of a fit are those of one `Consortium` with that budget; ev
 them, from parameters, and from rows by themselves. Not protected: bounds that are taken from the data (a
 warning), noise with a `random_state` (a warning), anything at epsilon = infinity (a warning), the number of
 rows of each site under "replace-one", the names of features and the labels of classes. Tested in
-tests/sklearn/.
+tests/unit/sklearn/.
 """
 
 from __future__ import annotations

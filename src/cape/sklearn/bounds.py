@@ -3,7 +3,7 @@
 Claim. With given bounds or a given norm, each row is cut to the bounds and shortened to the norm by itself,
 and nothing else here depends on the data, so that one person changes one row. Where they are not given they
 are taken from the data, which no guarantee protects: one warning per fit says so.
-Tested in tests/sklearn/test_bounds.py.
+Tested in tests/unit/sklearn/test_bounds.py.
 """
 
 from __future__ import annotations

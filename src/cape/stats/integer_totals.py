@@ -5,7 +5,7 @@ With equal noise in each count, the nearest counts that are not negative and add
 none of the cells, the total is only a limit, and what it leaves is the rest. `whole` rounds such numbers so
 that their sum stays: each down, and those with the largest remainders up.
 All of it is post-processing of released numbers.
-Tested in tests/stats/test_integer_totals.py.
+Tested in tests/unit/stats/test_integer_totals.py.
 """
 
 from __future__ import annotations

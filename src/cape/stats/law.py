@@ -13,7 +13,7 @@ g = exp(t - exp(-t)) has an error below 1e-8 (it is Laplace's law at a = 1, in c
 1e-6.
 Several numbers. A sum of independent noises of stds w_i has the excess kurtosis 3 sum(w^4) / (a sum(w²)²);
 `combined` returns the shape with that kurtosis. That is exact for equal stds and in both extremes.
-Tested in tests/stats/test_law.py, against closed forms, mpmath and samples.
+Tested in tests/unit/stats/test_law.py, against closed forms, mpmath and samples.
 """
 
 from __future__ import annotations

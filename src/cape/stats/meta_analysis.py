@@ -19,7 +19,7 @@ All that is textbook meta-analysis then holds with the noise counted in v:
   for the mean and for the new site (Nagashima and others 2019). One value of tau² from five sites would
   make it too narrow.
 
-Tested in tests/stats/test_meta_analysis.py against statsmodels; measured by `compare.sites`.
+Tested in tests/unit/stats/test_meta_analysis.py against statsmodels; measured by `compare.sites`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ levels get the same noise: the best geometric split is better by less than 3%.
 better. `sizes` takes the number of levels with the least error, which is 3.09 for 64 bins (8 parts of 8),
 4.48 for 256 (16 of 16) and 8.14 for 4096 (16 of 16 of 16) in the same units; four-fold branching has 3.59,
 5.36 and 9.56.
-Tested in tests/stats/test_tree.py, against brute-force least squares.
+Tested in tests/unit/stats/test_tree.py, against brute-force least squares.
 """
 
 from __future__ import annotations

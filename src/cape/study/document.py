@@ -4,7 +4,7 @@ Claim. A `ParsedAnalysis` that `read` returns was built by the site's own code f
 every field has its type and range, and unknown fields are refused.
 Reason. The document is decoded into `Document`, a struct that accepts no other fields; columns, budget,
 parties and analysis are made by the same constructors as in a study file.
-Tested in tests/site/test_decide.py, and fuzzed (`assurance.inputs.requests`).
+Tested in tests/unit/site/test_decide.py, and fuzzed (`assurance.inputs.requests`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Claim. After `refuse_named_files` nothing in a study's analyses has a process op
 Reason. The keys that name files, the model of an evaluation and the checkpoint of a training, are looked for
 at any depth. Of a site, only the number of rows is kept. Whether two sites name one file would otherwise say
 whether there is such a file, and a pattern could be the whole disk.
-Tested in tests/study/test_named_files.py.
+Tested in tests/unit/study/test_named_files.py.
 """
 
 from __future__ import annotations

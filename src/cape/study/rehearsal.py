@@ -3,7 +3,7 @@
 Claim. What is made up depends on the study file, a number of rows and a seed: no site's file is opened, none
 has to exist, and nothing is spent.
 Reason. A rehearsed study has sources in memory in the place of all of its sites' (`rehearsed`).
-Tested in tests/study/test_rehearsal.py and tests/cli/test_synth.py, without any file.
+Tested in tests/unit/study/test_rehearsal.py and tests/unit/cli/test_synth.py, without any file.
 
 Numbers have the mean and SD that the schema states (`expected`), else those that a plan takes; categories
 the shares. Columns are independent of each other, so every association that a rehearsal finds is chance.

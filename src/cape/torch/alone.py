@@ -7,7 +7,7 @@ to agree, and every layer's input has to have the records first in both. That al
 positions when a batch has as many of one as of the other. Dropout is switched off meanwhile; a module that
 still draws random numbers is compared in eval mode. This catches a mistake, not an adversary, and only what
 this batch shows.
-Tested in tests_torch/test_alone.py and test_losses.py.
+Tested in tests/torch/test_alone.py and test_losses.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. `per_record` returns B numbers, the i-th of which is all of record i's lo
 Reason. The loss's first dimension has to be B, and whatever else it has is added up. A loss that broadcasts
 (B, 1) against (B,) returns (B, B), in which every row holds other records' targets: it is recognised by its
 shape, which then changes with the size of the batch (`cape.torch.alone` compares).
-Tested in tests_torch/test_losses.py.
+Tested in tests/torch/test_losses.py.
 """
 
 from __future__ import annotations

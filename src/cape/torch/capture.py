@@ -7,7 +7,7 @@ the losses is walked: every edge into a parameter has to be the one of its own l
 parameter that is also used elsewhere, by two layers or by hand, is found. An input that was overwritten
 after the call is found by its version. The backward pass stops at the layers' outputs: gradients of
 parameters are never formed.
-Tested in tests_torch/test_fallback.py.
+Tested in tests/torch/test_fallback.py.
 """
 
 from __future__ import annotations

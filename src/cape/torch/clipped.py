@@ -7,7 +7,7 @@ closed form or from the gradient itself, and the same numbers are then added wit
 min(1, clip (1 - 2^-10) / norm) in float64: see `cape.torch.layers`, `pieces` and `rounding`. That a
 record's gradient is its own is checked by `cape.torch.alone` on the first batch of each form.
 `norms`, `losses` and `finite` are private: only `total`, with noise, may leave a site.
-Tested in tests_torch/test_clipped.py against one record at a time.
+Tested in tests/torch/test_clipped.py against one record at a time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim. Row i is the gradient of record i's loss as if it were the whole batch, whatever the module does.
 Reason. `torch.func` runs the module on batches of one, all at once; where it cannot, autograd runs them one
 after the other. The rows are held in memory, so they are computed for some records at a time.
-Tested in tests_torch/test_fallback.py.
+Tested in tests/torch/test_fallback.py.
 """
 
 from __future__ import annotations

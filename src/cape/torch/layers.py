@@ -7,7 +7,7 @@ Reason. Each layer's parameters act on a record alone, linearly: weights as a su
 depends on shapes only: per-record gradients cost T I O and have I O entries, Gram matrices cost
 T^2 (I + O). Gradients are kept only where I O <= T (I + O), so they take no more memory than the layer's
 own inputs and outputs do.
-Tested in tests_torch/test_layers.py against one record at a time.
+Tested in tests/torch/test_layers.py against one record at a time.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Reason. With inputs x_t and output gradients g_t at T positions, a record's grad
 `Product` (T = 1): its norm is |g| |x|. `Gram`: its squared norm is the sum over s, t of (x_s'x_t)(g_s'g_t),
 which needs no gradient at all. `Kept`: the gradients themselves, as numbers, are both measured and added.
 `Lookup`: the same for the rows of an embedding that a record uses, one row for each that it uses.
-`cape.torch.rounding` counts the effect of rounding. Tested in tests_torch/test_layers.py.
+`cape.torch.rounding` counts the effect of rounding. Tested in tests/torch/test_layers.py.
 """
 
 from __future__ import annotations

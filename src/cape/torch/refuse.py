@@ -7,7 +7,7 @@ learns them from the batch without noise; an Embedding with `max_norm` writes in
 with `scale_grad_by_freq` divides by counts over the batch. `cape.torch.alone` finds custom modules that mix
 records, on the first batch. A frozen BatchNorm (in eval) is a constant map and passes.
 Dropout passes: the bound holds for each mask, however masks are drawn.
-Tested in tests_torch/test_refuse.py.
+Tested in tests/torch/test_refuse.py.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Assumed: that a library's kernel gives every *other* record the same bits when o
 another. In a batch of another size it may not: gradients then differ in their last bits, which one would
 have to count for every record. Fixed batch sizes avoid the question, and `cape.torch.train` has them (`keep`
 says which records count), also where it samples.
-Tested in tests_torch/test_rounding.py, with exact rational sums.
+Tested in tests/torch/test_rounding.py, with exact rational sums.
 """
 
 from __future__ import annotations

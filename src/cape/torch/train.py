@@ -15,7 +15,7 @@ the same shape: their bits stay the same if a kernel's result for one record doe
 record holds. That is assumed, as for whole tables, and nothing else. Slots run out with probability below
 2^-50 a training step under "replace-one"; under "add-remove" each site has as many as `rows` asks for.
 (4) Modules and losses are custom code: a stage is paid for even if they fail.
-Tested in tests_torch/test_train.py.
+Tested in tests/torch/test_train.py.
 
 The gradients leave the device as one vector; grid, noise and masks are the host's.
 """

@@ -15,7 +15,7 @@ whatever the distributions (the permutation variance). Noise adds
 Q and Q' are known through noise. P is the mean, over Q and Q' as noise draws them with a fixed seed, of the
 chance that a normal U exceeds what was found: N² is known, and an estimate of N² + S is never far below it.
 Without noise P is that of Student's t with n - 2 degrees of freedom, as everywhere.
-Tested in tests/analyses/compare/test_correlation_test.py and by compare.size.
+Tested in tests/unit/analyses/compare/test_correlation_test.py and by compare.size.
 """
 
 from __future__ import annotations

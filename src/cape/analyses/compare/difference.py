@@ -28,7 +28,7 @@ In the L1 norm a row holds at most R1 = the sum of u + w + v. Added, removed or 
 not count it moves the sums by R1, replaced in any way by 2 R1 (the triangle inequality), which two rows of
 different groups with |t| = 1 attain.
 
-Tested in tests/analyses/test_sensitivity.py.
+Tested in tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

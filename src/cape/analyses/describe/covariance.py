@@ -17,7 +17,7 @@ Reason. Let x, y in [-1, 1]^k be two rows, A = ||x||² <= k, B = ||y||² <= k an
 *Choice.* A covariance is (sum of products) / n - (product of the means); for weight a on the first moments
 its noise variance is proportional to (one row's move) (1/2 + (m_i² + m_j²) / a). With a = 1 that is near its
 least for means of t around 0.3 to 0.5, and (1 + 1 / (2 k))² times its least for means of 0.
-Rounding toward zero maps the cube into itself. Tested in tests/analyses/test_sensitivity.py.
+Rounding toward zero maps the cube into itself. Tested in tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Claim. With weight 1/4 on the sum of x and 1 on that of xx' (off-diagonals counted twice), ||x|| <= 1,
 replacing one complete row moves them, squared, by at most 2 (1 + 1/8)²; without the sum of x, by 2. See
-`PCA`. Tested in tests/analyses/describe/test_pca.py.
+`PCA`. Tested in tests/unit/analyses/describe/test_pca.py.
 """
 
 from __future__ import annotations

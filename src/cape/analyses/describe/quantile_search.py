@@ -12,7 +12,7 @@ norm, whatever its edges are, and so whatever was released before, or was said t
 Reason. Edges are finite, rise and lie within the bounds (`inner` keeps no others, `Axis` refuses them), so
 that a row falls into one cell, or into none where it is missing: `one_hot`. A single count below an edge
 moves by 1.
-Tested in tests/analyses/describe/test_quantile_search.py, also with answers that were made up.
+Tested in tests/unit/analyses/describe/test_quantile_search.py, also with answers that were made up.
 
 *Fit.* The edges of all stages cut the bounds into atoms. Every count is a sum of atoms plus independent
 noise of a known scale: weighted least squares gives all counts below edges, without bias, and their errors.

@@ -30,7 +30,7 @@ c the weights of t² and of the count), of 2 over category columns, and 1/2 for 
 - *Replaced by a row that does not count* (the schema is open): R; without groups the size is then asked for.
 
 Without groups the second moment and the count are free while 1 + w + c + 2 <= 8 and w <= phi⁵/4.
-Tested in tests/analyses/test_sensitivity.py.
+Tested in tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ rows without it below bin b, half of the bin counted, and S1(b) that of rows wit
 - Sensitivity, specificity and predictive values are shares of sums of counts: `Share` has their intervals.
 
 The AUC of binned risks counts two of one bin as a tie; it is smaller than that of the risks themselves, by
-less than 0.004 with the default bins in `tests/analyses/evaluate/test_evaluate.py`.
+less than 0.004 with the default bins in `tests/unit/analyses/evaluate/test_evaluate.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ weights, whose share is released; for others it is the quadratic form of the slo
 is said to be approximate. The variance of a gaussian family is the deviance per row. That of others is seen
 in the spread of scores: where these were clipped, targets that are far out show as less than they are, and
 the interval of a dispersion has no upper end.
-Tested in tests/analyses/regression/test_glm.py and test_glm_ugly.py.
+Tested in tests/unit/analyses/regression/test_glm.py and test_glm_ugly.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ eigenvalue of noise. Where it is not, a ridge k makes it so, and the coefficient
 the true ones, of which nothing is known in those directions. They are then taken to be such that *no column
 moves the target by more than its whole range as it goes through its own*. The interval counts the largest
 error that allows; one that says no more than this assumption is called unknown. Tested in
-tests/analyses/regression/test_linear.py.
+tests/unit/analyses/regression/test_linear.py.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Unsure:
     and at least what privacy alone asks for. To second order in doubt that is what makes up for not knowing V
     (for a V from a sample it is Student's quantile). Where doubt is larger than V it errs on the wide side:
     coverage is never below the level, whatever sampling is, and 98% for 95% where V is as large as doubt
-    (tests/analyses/regression/test_inference.py).
+    (tests/unit/analyses/regression/test_inference.py).
     """
 
     value: float

@@ -9,7 +9,7 @@ b with C their covariance: its square over its squared error is b'C^-1 b, which 
 degrees of freedom as there are coefficients. F would allow for a residual variance from few rows; here rows
 are many, and noise is normal with a known variance. That sampling errors are seen through noise is counted as
 in intervals, with Hotelling's term for several, so that the test of one coefficient is the one in the table.
-Tested in tests/analyses/regression/test_joint.py.
+Tested in tests/unit/analyses/regression/test_joint.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ All of it is post-processing of released sums. A family of numbers starts from a
 target, or of a logarithm of it, which no outlying target moves far; what it says about the predictor is only
 used to start from. After each step, how long scores are is read from their curvature and their spread, with
 what clipping took away added as if they were normal, and the dispersion follows from the two.
-Tested in tests/analyses/regression/test_glm.py.
+Tested in tests/unit/analyses/regression/test_glm.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ variance t_j² in T_j, in its norm, H the Hessian of F + k |w|² at its minimise
 
 estimates what F would be at w without noise. The k with the least L, plus a quarter of its standard
 deviation, is taken, and w = 0 unless L is below 0 by 3 of them. For degree 2 this is the rule of `ridge`.
-Tested in tests/analyses/regression/test_polynomial.py.
+Tested in tests/unit/analyses/regression/test_polynomial.py.
 """
 
 from __future__ import annotations

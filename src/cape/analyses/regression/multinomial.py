@@ -13,7 +13,7 @@ is convex in r and r', so that each is 0 or 1: it is 1 + m, or 2 + 2 k + 2 m (1 
 k = 1: 4. A row that is added, left out, or replaced by an incomplete one changes the sums, squared, by
 1 + b + m + c + e at most. Rounding moves C, which is a sum of L products of vectors of length at most 1 (each
 is at most C), by at most 2 L (2 sqrt(d) + 2) steps of 2^-20, and ss' as in `scores`; both are added.
-Tested in tests/analyses/regression/test_glm.py.
+Tested in tests/unit/analyses/regression/test_glm.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 All of it is post-processing. Where steps start, scores about the constant depend on the category alone, so
 that their sum is a combination of the numbers of rows.
-Tested in tests/analyses/regression/test_glm.py and test_glm_ugly.py.
+Tested in tests/unit/analyses/regression/test_glm.py and test_glm_ugly.py.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ quarter of its standard deviation, is taken.
 until four standard deviations of noise cannot cost more than a twentieth of the loss, and w is 0 unless
 L + 3 standard deviations is below a twenty-fifth of it; the loss itself comes from the sum of y², less 3
 standard deviations of its noise.
-Tested in tests/analyses/regression/test_ridge.py.
+Tested in tests/unit/analyses/regression/test_ridge.py.
 """
 
 from __future__ import annotations

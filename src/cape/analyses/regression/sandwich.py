@@ -24,7 +24,7 @@ Claim. One row changes the sum of ww', with entries off the diagonal counted twi
 replace-one (1 if there is one coefficient), and by 1 under add-remove, whatever was released before.
 Reason. The block gives ||w|| <= 1 certainly. ||ww' - zz'||² = |w|⁴ + |z|⁴ - 2 (w·z)² <= 2, attained by two
 orthogonal ones of length 1; |w² - z²| <= 1 in one dimension; ||ww'|| <= 1. An incomplete row adds nothing.
-Tested in tests/analyses/regression/test_sandwich.py, where a search attains the bounds.
+Tested in tests/unit/analyses/regression/test_sandwich.py, where a search attains the bounds.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ noise and a wrong centre explain: tails are then long on one side.
 Rounding moves each entry of s and z by at most three steps of 2^-20 and makes neither longer. Sums of
 products are those of truncated vectors, which are parallel no more: a difference of two rows moves by at
 most 6 sqrt(d) (1 + 2 sqrt(b) + 2 sqrt(m)) steps by that, and 8 in place of 6 are added.
-Tested in tests/analyses/regression/test_logistic_sensitivity.py.
+Tested in tests/unit/analyses/regression/test_logistic_sensitivity.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ moves those of one site, and public counts do not move (`site_sums`). A row of a
 leaves and one that comes: twice what one row holds. *Differences of means*: rows are grouped by site and
 group, and may change the group at their site: twice what one row holds. *Shares* and *differences of shares*
 are tables of counts: `one_hot`. *Coefficients*: `site_sums`.
-Tested in tests/analyses/test_sensitivity.py and tests/analyses/sites/test_site_sums.py.
+Tested in tests/unit/analyses/test_sensitivity.py and tests/unit/analyses/sites/test_site_sums.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ coefficients about their mean are not too large and not too small (Q-profile). F
 variances, and mixed over all that are compatible with the sums (`mixture`): Student's t where sites are all
 that is known. Neither needs many sites.
 
-Tested in tests/analyses/sites/test_mixed.py against statsmodels; measured by `glm.mixed`.
+Tested in tests/unit/analyses/sites/test_mixed.py against statsmodels; measured by `glm.mixed`.
 """
 
 from __future__ import annotations

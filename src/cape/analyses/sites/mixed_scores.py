@@ -16,7 +16,7 @@ they are combined so that noise is least (`_combined`).
 The sampling covariance is that of the spread: it assumes no distribution. Noise in the curvature is
 multiplied by the change, and counted so, as is that the mean of a site's features is not quite known. A site
 has the curvature of all sites in proportion to its rows, unless it clearly has another. The residual variance
-is that of the moments. Tested in tests/analyses/sites/test_mixed.py; measured by `glm.mixed`.
+is that of the moments. Tested in tests/unit/analyses/sites/test_mixed.py; measured by `glm.mixed`.
 """
 
 from __future__ import annotations

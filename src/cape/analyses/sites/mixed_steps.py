@@ -12,7 +12,7 @@ anyway, and less for an effect that all sites say together.
 Each point is known from all that came before: a step is drawn to where it began, by how well that was known
 already (`Point.doubt`). The share of residuals that were not cut says how large they are, and the curvature,
 over that share, how large features are.
-Tested in tests/analyses/sites/test_mixed_steps.py.
+Tested in tests/unit/analyses/sites/test_mixed_steps.py.
 """
 
 from __future__ import annotations

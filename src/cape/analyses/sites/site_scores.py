@@ -24,7 +24,7 @@ is counted, and with random intercepts every score has such an entry. The audit 
 
 Integers hold every vector to its length, so that rounding adds nothing: products are those of integers.
 That numbers by site become public, and what that means, is said in `site_sums`. Tested in
-tests/analyses/sites/test_site_scores.py.
+tests/unit/analyses/sites/test_site_scores.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ x, xy and xx'. Sums by group are parts of these.
 
 Numbers by site become public: each site's sums leave it in a total that holds no other site's in the same
 place, with the noise of all sites. What the noise of a release hides, of whom, and from whom, is the same as
-for sums over all sites. Tested in tests/analyses/sites/test_site_sums.py.
+for sums over all sites. Tested in tests/unit/analyses/sites/test_site_sums.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Fleming and Harrington's S^p (1 - S)^q of the survival before the bin.
 counts, sum w (d_g - pi_g d) - w (d / E) (E_g - pi_g E), whose noise has an exact covariance N. Then U' (V +
 N)^-1 U is chi-square with one degree of freedom less than there are groups. Without noise it is the usual
 statistic. Bins count from the first until the exposure of all groups together is hardly above its noise.
-Tested in tests/analyses/survival/test_logrank.py against lifelines, and by survival.logrank.
+Tested in tests/unit/analyses/survival/test_logrank.py against lifelines, and by survival.logrank.
 """
 
 from __future__ import annotations

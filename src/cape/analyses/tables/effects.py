@@ -2,7 +2,7 @@
 
 Each is made of unbiased counts whose noise has a known covariance (`Marginal`). Sampling errors are those of
 the usual statistic; noise is added to first order, or as `shares` and `independence` have it exactly.
-Tested in tests/analyses/tables/test_tables.py and by tables.coverage.
+Tested in tests/unit/analyses/tables/test_tables.py and by tables.coverage.
 """
 
 from __future__ import annotations

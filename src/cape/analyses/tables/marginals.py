@@ -3,7 +3,7 @@
 `ask` makes the query: residuals of all sets of columns with the scales that are best for a workload
 (`cape.privacy.residuals` has the mathematics, `cape.blocks.residuals` the sums). `Measured` is the answer,
 from which `marginal` makes the counts of any table, with the exact covariance of the noise in them.
-Tested in tests/analyses/tables/test_tables.py.
+Tested in tests/unit/analyses/tables/test_tables.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ orthonormal basis: the coordinates of a set B within A (`cape.blocks.residuals`)
 columns, have the variance of a cell times the number of values of the others, uncorrelated for different B.
 Tables are independent: the coordinates of B from all tables around it are averaged by their variances.
 
-Tested in tests/analyses/tables/test_whole_tables.py and tests/analyses/test_sensitivity.py.
+Tested in tests/unit/analyses/tables/test_whole_tables.py and tests/unit/analyses/test_sensitivity.py.
 """
 
 from __future__ import annotations

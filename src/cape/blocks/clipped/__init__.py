@@ -28,7 +28,7 @@ multiplies the total, in integers and rounded down once. That moves each paramet
 together less than 2^-27 clips for 2^26 parameters, which the factor of (2) covers as well.
 
 With several records of a person, what they add up to is clipped again: `cape.blocks.clipped.persons`.
-Tested in tests/blocks/test_gradient.py: against a loop over records; what a record changes, in Python
+Tested in tests/unit/blocks/test_gradient.py: against a loop over records; what a record changes, in Python
 integers, also with huge weights; under permutations, chunks and threads; every sum that BLAS makes, for a bit
 that it could lose. A norm without its bias term is caught, and so is a grid that is left out.
 """

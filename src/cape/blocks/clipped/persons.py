@@ -5,7 +5,7 @@ most 1 clip, certainly; what a person adds depends on nothing but that person's 
 Reason. A record's clipped gradient is whole numbers of 2^-40 clips, products of the factors that `Layers`
 proves exact, each at most 2^40. Sums of 1000 of them are below 2^53, so float64 adds them exactly;
 `clip_sums` then shortens each person's.
-Tested in tests/blocks/test_clipped_persons.py.
+Tested in tests/unit/blocks/test_clipped_persons.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. Every value that `evaluate` gives lies in the interval, or is missing.
 Reason. +, -, *, / and sqrt round to nearest, which keeps order: the rounded ends are the sharp bounds of the
 rounded values, and need no rounding outward. For functions of the mathematics library, whose last digits
 nobody promises, ends are moved outward by a few units in the last place.
-Tested in tests/data/test_expressions.py (random rows stay inside, and ends are reached).
+Tested in tests/unit/data/test_expressions.py (random rows stay inside, and ends are reached).
 """
 
 from __future__ import annotations

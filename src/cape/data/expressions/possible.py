@@ -4,7 +4,7 @@ Claim. If `can_hold` says no, the condition is true of no row, whatever its cell
 what is not looked into counts as possible.
 Reason. Every value lies in its node's interval, or is missing, and a comparison with what is missing is not
 true.
-Tested in tests/data/test_expressions.py.
+Tested in tests/unit/data/test_expressions.py.
 """
 
 from __future__ import annotations

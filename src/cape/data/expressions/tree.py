@@ -18,7 +18,7 @@ Meaning.
 Reason. Only operations that round correctly in IEEE 754 (+, - and *), or that only choose among values, are
 exact; their bounds are known before any row is read, so that overflow is excluded or, where it is not, the
 operation is not exact and is computed at the site, where what is too large becomes missing.
-Tested in tests/data/test_expressions.py, test_expressions_sql.py and test_expressions_fuzz.py.
+Tested in tests/unit/data/test_expressions.py, test_expressions_sql.py and test_expressions_fuzz.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ short and flat that parsing it takes milliseconds, whoever wrote it.
 Reason. sqlglot reads all of SQL, and goes back to try again: nested calls of a type's name, such as
 date(date(...)), take it exponential time. No type but `date '...'` passes, two operands never stand side by
 side, and brackets nest at most `DEEPEST` deep.
-Tested in tests/data/test_expressions_fuzz.py.
+Tested in tests/unit/data/test_expressions_fuzz.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ that.
 Reason. The kernel says which user runs the daemon at the other end of the socket; the daemon says which files
 hold rows, patterns and databases included, and whether one can be read is tried. The desk takes requests from
 a browser, so a flaw in it must not reach what the daemon alone holds.
-Tested in tests/desk/test_apart.py.
+Tested in tests/unit/desk/test_apart.py.
 """
 
 from __future__ import annotations

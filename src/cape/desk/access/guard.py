@@ -5,7 +5,7 @@ the desk can run a script or load anything of another origin, be framed, be kept
 address on.
 Reason. Names are compared whole, with the port. The headers are set on every response here, the only way out;
 a response may bring a stricter policy of its own, for a document that is shown in a sandbox.
-Tested in tests/desk/test_app.py and test_routes.py.
+Tested in tests/unit/desk/test_app.py and test_routes.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. In any time of t seconds at most burst + rate * t requests of an address 
 the table of addresses is bounded.
 Reason. A bucket fills at `rate` and holds at most `burst` tokens; a request takes one, or is refused. When
 the table is full, full buckets are forgotten first: they refuse nothing.
-Tested in tests/desk/test_limits.py.
+Tested in tests/unit/desk/test_limits.py.
 """
 
 from __future__ import annotations

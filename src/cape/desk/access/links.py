@@ -7,7 +7,7 @@ first: of two who try at the same time, the file system lets one. Attempts with 
 The folder of links is opened once for what is done in it, must belong to whoever does it, and is no symbolic
 link; only files that are named like links are removed. `cape desk link`, run by root, works with the rights
 of the desk's user (`cape.core.files.as_owner`): that user could lead root anywhere.
-Tested in tests/desk/test_links.py.
+Tested in tests/unit/desk/test_links.py.
 """
 
 from __future__ import annotations

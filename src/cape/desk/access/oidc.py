@@ -7,7 +7,7 @@ Reason. A login has a state, a nonce and a PKCE verifier of 256 bits each, all k
 cookie binds it to the browser: a link of somebody else's login is refused. The ID token's signature is
 checked with the provider's keys by public-key algorithms only, and its issuer, audience, times and nonce.
 Claims of the userinfo endpoint count if they are about the same subject.
-Tested in tests/desk/test_oidc.py, and with a real provider in tests_desk/test_oidc.py.
+Tested in tests/unit/desk/test_oidc.py, and with a real provider in tests/desk/test_oidc.py.
 
 The cookie of a login that has begun is SameSite=Lax: the provider sends the browser back here, and a Strict
 cookie would not come along. It is no session, and ends with the login.

@@ -4,7 +4,7 @@ Claim. A session ends after `idle` seconds without a request of its person, and 
 whatever the browser does. Who reads this process's tables of sessions cannot log in with what is there.
 Reason. The browser holds a random token of 256 bits; the table holds its hash, the times and the CSRF token.
 What a page asks for by itself (streams, refreshed parts) does not count as a request of the person.
-Tested in tests/desk/test_sessions.py.
+Tested in tests/unit/desk/test_sessions.py.
 """
 
 from __future__ import annotations

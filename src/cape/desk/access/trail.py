@@ -8,7 +8,7 @@ written, nothing is decided. The head is printed when the desk starts and stops,
 has it, and the daemon keeps a log of its own of the same decisions. A line that a killed process wrote in
 part is cut off: its decision was not carried out. Long values are replaced by their lengths, addresses lose
 their passwords.
-Tested in tests/desk/test_trail.py.
+Tested in tests/unit/desk/test_trail.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim. Whatever somebody types, the desk waits at most `PATIENCE` seconds for it
 own memory.
 Reason. The text is planned in another process with a limit on its memory. One that does not answer in time is
 killed, and the next plan starts another.
-Tested in tests/desk/test_planning.py.
+Tested in tests/unit/desk/test_planning.py.
 """
 
 from __future__ import annotations

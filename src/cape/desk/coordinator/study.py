@@ -4,7 +4,7 @@ Claim. Text that somebody types into the desk opens no file and no connection of
 and no page shows where a site's rows are.
 Reason. A study may name files in three places: the source of a site's rows, a model and a checkpoint. The
 desk refuses all three before the study is read; across machines a site alone knows where its rows are.
-Tested in tests/desk/test_study_text.py.
+Tested in tests/unit/desk/test_study_text.py.
 
 Whatever else is valid here is what `cape.study` accepts: the same as on the command line.
 """

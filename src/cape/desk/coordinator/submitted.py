@@ -6,7 +6,7 @@ Reason. The desk has no rule of its own: it starts `cape submit` with the study,
 as a process in a session of its own. All that is shown is read again from the folder each time: the record,
 the results and the progress that this process writes. Whether it runs is whether it holds a lock, which
 the kernel frees when it ends, however it ends; the same lock admits one such process at a time.
-Tested in tests/desk/test_submitted.py, with processes that are killed.
+Tested in tests/unit/desk/test_submitted.py, with processes that are killed.
 """
 
 from __future__ import annotations

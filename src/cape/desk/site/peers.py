@@ -3,7 +3,7 @@
 Claim. A key is trusted here only by somebody who typed its fingerprint, and was not shown it.
 Reason. It takes two steps: somebody gives a card, then types what the owner of the key reads out. The page
 compares that with the key, and shows the fingerprint of no card, so that it cannot be copied from the screen.
-Tested in tests/desk/test_peers_page.py.
+Tested in tests/unit/desk/test_peers_page.py.
 """
 
 from __future__ import annotations

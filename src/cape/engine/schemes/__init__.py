@@ -22,7 +22,7 @@ Reason. Noise is calibrated to the smallest number of honest survivors, and fewe
 secure aggregation runs with a threshold of at least `min_sites`, below which no site unmasks. Noise is added
 before a vector enters the protocol. Under `cape` alone some of it is taken off again, once the survivors are
 known, and what is left suffices for them (`cape.privacy.ladder`).
-Tested in tests/engine/test_schemes.py: one contract for all, and the variance of each.
+Tested in tests/unit/engine/test_schemes.py: one contract for all, and the variance of each.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ here. No answer contains a cell of a table, a private key or a password of the p
 Reason. `cape.core.unix.Server` asks the kernel who connects before it reads a byte. A request is one of a few
 strict structs, bounded in size. The desk returns names, numbers of cells, verdicts, and sentences that never
 contain cells: of policy, ledger, log and `DataError`. Passwords in the policy are hidden (`hidden`).
-Tested in tests/site/test_admin.py and test_desk.py.
+Tested in tests/unit/site/test_admin.py and test_desk.py.
 
 `Desk` works on a site's folder, `Client` on a socket; they have the same methods, and return the structs of
 `cape.site.admin.data`. `serve` puts a desk behind a socket.

@@ -8,8 +8,8 @@ this year or the last, is left out and named, since nobody could tell by a name 
 SQLite's own backup copies a database in one read transaction, with what its log holds. The ledger is
 copied last, so that no other file in the backup is newer, and its chain is checked in the copy. The file gets
 its name when it is complete and synced, and replaces nothing.
-Tested in tests/site/test_backup.py, with releases and kills meanwhile; and what happens to a site whose
-backup is put back in tests/app/test_restored.py.
+Tested in tests/unit/site/test_backup.py, with releases and kills meanwhile; and what happens to a site whose
+backup is put back in tests/unit/app/test_restored.py.
 
 A backup that is put back forgets the releases since then: the site notices that as soon as it is shown a head
 of its own (`cape.site.ledger.gaps`). The backup holds the site's private key, so only its owner may read it.

@@ -6,7 +6,7 @@ Reason. Events are differences between what the folders of studies, the policy a
 before, and none of these holds rows. So they are right whichever process has decided or written. They are
 kept in memory; a daemon that starts takes what it finds for known, and counts on from its time of start, so
 that numbers grow over restarts.
-Tested in tests/site/test_events.py.
+Tested in tests/unit/site/test_events.py.
 """
 
 from __future__ import annotations

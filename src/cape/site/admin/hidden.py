@@ -10,7 +10,7 @@ or any query string (which may be a signature) is still in `data`, as by a key w
 with a quote, one mark takes the place of all of `data`. Marks in an edited text stand for the secrets of the
 old text, in the same order. They are allowed only in the data of [site] and in comments: elsewhere, for
 instance as the name of a column, a summary of the policy would show the secret.
-Tested in tests/site/test_desk.py and tests/site/test_meant.py.
+Tested in tests/unit/site/test_desk.py and tests/unit/site/test_meant.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ administrative socket for events and for [notify], which holds no secret; which 
 gets which secret, is settled when it starts (`pinned`). Each way has its own thread and
 queue. Requests to a webhook are signed with HMAC-SHA256 of time and body, so that whoever gets one can check
 who sent it, and when.
-Tested in tests/site/test_notices.py, against a mail server and a web server on loopback.
+Tested in tests/unit/site/test_notices.py, against a mail server and a web server on loopback.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ check again would find every cell by bisection; likewise with another table, ano
 of persons. So a text that comes from the desk is put in force only if `data`, [schema] and [person] say the
 same as before, in the same order and types, and [notify] keeps its command and servers (`pinned`). All else
 in the policy can be changed.
-Tested in tests/site/test_reserved.py.
+Tested in tests/unit/site/test_reserved.py.
 """
 
 from __future__ import annotations

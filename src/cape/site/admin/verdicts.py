@@ -4,7 +4,7 @@ Claim. The verdicts that `verdicts` returns are those of `preview` with this pol
 Reason. They depend on the study, who asks, the policy, the lines of the ledger and the year, and on nothing
 else. The last chain value of a ledger stands for all of its lines. A coordinator may submit many studies of a
 hundred analyses: an inbox that computed all of them at every visit would keep the daemon busy.
-Tested in tests/site/test_desk.py.
+Tested in tests/unit/site/test_desk.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ nobody knows any more which of them were used, or taken back.
 Unrecognised files are reported (`unreadable`) and ignored; in `refused` a file's name alone refuses.
 What leaves: a question of the steward goes to the coordinator; the reason of a refusal does not, nor do the
 names of who decided. Both are texts of people, who must not describe rows in them: no code could see to it.
-Tested in tests/site/test_approvals.py, test_four_eyes.py and test_approval_kills.py.
+Tested in tests/unit/site/test_approvals.py, test_four_eyes.py and test_approval_kills.py.
 """
 
 from __future__ import annotations

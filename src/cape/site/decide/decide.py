@@ -13,7 +13,7 @@ holds, and never while another request waits for a lock.
 Reason. Its size, and the values in it, are limited before it is decoded. What a question asks for first is
 computed from arguments with limits; what may take longer, to the stage that is asked, has a bound that is
 known beforehand (`Analysis.effort`), and is not computed above it (`takes_long`).
-Tested in tests/site/test_decide.py, test_effort.py, test_endpoint.py and test_kills.py; measured over
+Tested in tests/unit/site/test_decide.py, test_effort.py, test_endpoint.py and test_kills.py; measured over
 hostile studies in benchmarks/edge.py.
 """
 

@@ -6,7 +6,7 @@ Two vectors of one grant would be two noisy answers for one price, so the first 
 Why two steps. The first rounds of secure aggregation do not depend on data: a site takes part in them with an
 offer, and pays right before its masked vector leaves. A site that refuses or is lost early costs the others
 nothing.
-Tested in tests/site/test_decide.py, test_endpoint.py and test_kills.py.
+Tested in tests/unit/site/test_decide.py, test_endpoint.py and test_kills.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ however often the site is restarted or killed or its clock is set back.
 Reason. `take` writes the nonce in one transaction that holds the write lock from its start, and returns once
 it is synced. A nonce is deleted only after its request has expired, and the latest expiry of all deleted
 nonces is kept: no request that expires before that time is accepted, whatever the clock says.
-Tested in tests/site/test_nonces.py.
+Tested in tests/unit/site/test_nonces.py.
 
 A refused request is remembered too, once its key, signature and time were found valid: it must not be
 answered later, when the policy has changed and its coordinator has given it up. The ledger prevents a second

@@ -4,7 +4,7 @@ Claim. A `Policy` allows only what it states: a missing key has the cautious def
 error. Three keys restrict what `analyses` allows, and restrict nothing where they are missing: `by_site`,
 `synthetic` and `ways`. No request can change it; even whether the number of rows is public depends on the
 adjacency of the site's ledger alone.
-Tested in tests/site/test_policy.py.
+Tested in tests/unit/site/test_policy.py.
 """
 
 from __future__ import annotations

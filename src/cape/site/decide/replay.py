@@ -4,7 +4,7 @@ Claim. Computing one session delays no request of another run.
 Reason. The lock guards the list alone. A session is taken off the list, moved on by one thread and put back:
 a second request for the same run that comes meanwhile finds none, and begins anew from the results that it
 holds, or is told to send all of them.
-Tested in tests/site/test_effort.py.
+Tested in tests/unit/site/test_effort.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ site computes them; only the question itself is taken from the request.
 Reason. The analysis is built here from its description; its sums, sensitivity, calibration and mu follow from
 it. Every column that a sum reads must be allowed and have this site's own bounds. The noise that is left in
 a sum suffices with the fewest honest sites that it may be over, for which the policy sets a minimum.
-Tested in tests/site/test_decide.py: each refusal once.
+Tested in tests/unit/site/test_decide.py: each refusal once.
 """
 
 from __future__ import annotations

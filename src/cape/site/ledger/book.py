@@ -8,7 +8,7 @@ value of the last line that it knows, which depends on all lines before it, and 
 value differs, the file was replaced, and everything is read again. Sums count equal amounts, and multiply.
 What it does not notice is an old line that was changed by hand after it was read, until that line is shown
 again; `cape site verify` reads everything.
-Tested in tests/site/test_book.py; measured in benchmarks/desk.py.
+Tested in tests/unit/site/test_book.py; measured in benchmarks/desk.py.
 
 It takes about 100 bytes for each line.
 """

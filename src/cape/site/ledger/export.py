@@ -4,7 +4,7 @@ Claim. Whoever has the site's card can check an export without the ledger's file
 itself (`cape.site.ledger.verify`), and that the site has handed out exactly these lines at the stated time.
 Reason. Each line carries the site's signature of all lines up to it. The whole text is signed again, with a
 label of its own, so that an export that was cut off, or given another time or name, does not pass.
-Tested in tests/site/test_export.py.
+Tested in tests/unit/site/test_export.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Reason. Where a chain value in the head is in the ledger, all lines up to it are
 and is charged; nothing that is written here is subtracted. Without a common line the head's totals are
 charged in full. A head that is known to be part of another, settled head is not charged again; all others
 are. The amounts count for every coordinator and for this year, because their coordinators and years are lost.
-Tested in tests/site/test_heads.py.
+Tested in tests/unit/site/test_heads.py.
 """
 
 from __future__ import annotations

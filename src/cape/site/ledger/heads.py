@@ -8,7 +8,7 @@ lines up to there; the site signs it (Ed25519, after a label of its own) togethe
 holds the chain values 1, 2, 4, 8, ... lines before: where one of them is in a ledger, all lines up to it are
 the same, and what lies beyond it is at most the difference of the totals.
 What no head shows: lines after the newest head that anybody has kept.
-Tested in tests/site/test_heads.py.
+Tested in tests/unit/site/test_heads.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ forbid changing or deleting a line; every line holds a hash of the lines before 
 of that hash and of the totals (`heads`), so that a line changed by hand is detected, and a ledger that was
 replaced as a whole contradicts heads that others keep (`verify`). Time never runs backwards in it: a clock
 that is set back does not reopen an old year.
-Tested in tests/site/test_ledger.py, test_heads.py and test_kills.py.
+Tested in tests/unit/site/test_ledger.py, test_heads.py and test_kills.py.
 
 A missing ledger is an error; only `Ledger.create` makes one. The file is `ledger_file`'s; `lines` defines
 what a line holds.

@@ -5,7 +5,7 @@ a line of it.
 Reason. The journal is a log that SQLite syncs at the end of each transaction (WAL, synchronous = FULL).
 `_writing` holds the write lock from its start (BEGIN IMMEDIATE), so that no other transaction can read the
 same totals. Triggers forbid changes and removals, also those by REPLACE.
-Tested in tests/site/test_ledger.py.
+Tested in tests/unit/site/test_ledger.py.
 
 Format 2; `lines` defines what a line holds.
 """

@@ -6,7 +6,7 @@ line. The rows are derived, not signed: they count only while they state the las
 value, and while they add up to the totals that the site has signed in that line. Otherwise they are made
 again from the lines before anything is written, and reading adds up the lines. `cape site verify` compares
 every row with the lines.
-Tested in tests/site/test_running.py; measured in benchmarks/ledger.py.
+Tested in tests/unit/site/test_running.py; measured in benchmarks/ledger.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ under add-remove is under replace-one: four times its mu² (`amount`), which is 
 replace-one cost. A run over samples has no such factor, so it needs the steward's statement. The old file is
 read under its write lock and sealed by a trigger in the same transaction, so that a process which still has
 it open can add nothing. The new file is complete and synced before it takes the old one's name.
-Tested in tests/site/test_upgrade.py, on a folder that version 0.1.0 made, killed at every step.
+Tested in tests/unit/site/test_upgrade.py, on a folder that version 0.1.0 made, killed at every step.
 """
 
 from __future__ import annotations

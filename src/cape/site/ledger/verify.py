@@ -5,7 +5,7 @@ totals, and times never run backwards. With heads that others kept: each of them
 no line up to the longest head was cut off, changed, or rewritten with the site's key.
 Reason. The chain, the totals and the signed heads are recomputed from the lines.
 What it cannot detect: a line that was never written, and a tail that was cut off after the longest head.
-Tested in tests/site/test_verify.py.
+Tested in tests/unit/site/test_verify.py.
 """
 
 from __future__ import annotations
