@@ -7,12 +7,15 @@ from cape.noise.parts import GaussianPart, Kind, LaplacePart, Part
 from cape.noise.polya import polya_difference
 from cape.noise.ring import Ring, zero_sum_share
 from cape.noise.stream import SecureStream
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = [
+    "GAUSSIAN",
     "GaussianPart",
     "Gram",
     "Kind",
     "LaplacePart",
+    "Law",
     "Part",
     "Ring",
     "SecureStream",

@@ -243,7 +243,8 @@ class _Components:
         largest = vectors[np.abs(vectors).argmax(axis=0), range(len(values))]
         variances = np.clip(without_repulsion(values, found.noise), 0.0, 1.0)
         signed = vectors * np.where(largest < 0, -1.0, 1.0)
-        return cls(found, values, variances, signed, spectral(len(values), found.noise))
+        edge = spectral(len(values), found.noise) + found.mean_noise**2  # which centring adds to the diagonal
+        return cls(found, values, variances, signed, edge)
 
     @property
     def clear(self) -> Flags:
