@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cape.core.errors import (
     BudgetExceeded,
@@ -21,6 +20,7 @@ from cape.core.errors import (
     TooFewSites,
     TooNoisyWarning,
 )
+from cape.core.lazy import exports
 
 if TYPE_CHECKING:
     from cape import learning, noise, privacy, secagg, synthetic
@@ -112,8 +112,6 @@ _HOMES = {
     "cape.synthetic": "synthetic",
     "cape.torch": "torch",
 }
-# name -> the module that holds it; a module's own name stands for the module itself
-_LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ECDF",
@@ -183,16 +181,7 @@ __all__ = [
     "synthetic",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _LAZY[name]
-    except KeyError:
-        raise AttributeError(f"module 'cape' has no attribute {name!r}") from None
-    module = importlib.import_module(home)
-    value = module if home == f"cape.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
+__getattr__, _ = exports(__name__, {home: names.split() for home, names in _HOMES.items()})
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -108,6 +109,41 @@ def test_every_analysis_of_study_files_is_exported():
     for kind, analysis in KINDS.items():
         assert getattr(cape, analysis.__name__, None) is analysis, f"{kind} is missing in cape/__init__.py"
         assert analysis.__name__ in cape.__all__
+
+
+def test_an_analysis_is_listed_under_its_kind():
+    from cape.analyses import KINDS
+
+    ours = {kind: made for kind, made in KINDS.items() if made.__module__.startswith("cape.")}
+    assert [made.kind for made in ours.values()] == list(ours)
+    assert "means" not in KINDS
+    with pytest.raises(KeyError, match="means"):
+        KINDS["means"]
+
+
+@pytest.mark.parametrize("package", ["analyses", "blocks", "data", "learning"])
+def test_names_that_are_imported_when_used_are_there(package):
+    module = importlib.import_module(f"cape.{package}")
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match=f"module 'cape.{package}' has no attribute 'Maen'"):
+        module.Maen  # noqa: B018
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a process has after this code."""
+    code = f"import sys; {code}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_an_analysis_loads_only_what_it_needs():
+    loaded = loaded_by("import cape; cape.Mean")
+    assert not loaded & {"polars", "narwhals", "sqlglot", "scipy.optimize", "scipy.stats", "typer"}
+    of_analyses = {name for name in loaded if name.startswith(("cape.analyses.", "cape.learning."))}
+    assert "cape.analyses.describe.mean" in of_analyses
+    assert not of_analyses & {"cape.analyses.registry", "cape.analyses.tables", "cape.learning.kmeans"}
 
 
 def test_every_exception_is_in_one_tree():

@@ -2,80 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from cape.analyses.compare.association import Association
-from cape.analyses.compare.correlation_test import CorrelationTest
-from cape.analyses.compare.difference import Difference
-from cape.analyses.compare.rank_test import RankTest
-from cape.analyses.describe.count import Count
-from cape.analyses.describe.covariance import Correlation, Covariance
-from cape.analyses.describe.histogram import ContingencyTable, Histogram
-from cape.analyses.describe.mean import Mean, StandardDeviation, Sum, Variance
-from cape.analyses.describe.pca import PCA
-from cape.analyses.describe.proportion import Proportion
-from cape.analyses.describe.quantiles import ECDF, Quantiles
-from cape.analyses.describe.table_one import TableOne
-from cape.analyses.evaluate.evaluate import Evaluate
 from cape.analyses.parse_analysis import build_of, keys_of_class
-from cape.analyses.regression.glm import GLM
-from cape.analyses.regression.linear import LinearRegression
-from cape.analyses.regression.logistic import LogisticRegression
-from cape.analyses.regression.polynomial import PolynomialLoss
-from cape.analyses.sites.heterogeneity import Heterogeneity
-from cape.analyses.sites.mixed import MixedModel
-from cape.analyses.survival.cox import Cox
-from cape.analyses.survival.kaplan_meier import KaplanMeier
-from cape.analyses.survival.logrank import LogRank
-from cape.analyses.survival.parametric import SurvivalRegression
-from cape.analyses.synthetic.synthetic import SyntheticData
-from cape.analyses.tables.tables import Tables
-from cape.core.errors import InvalidInput
 from cape.engine.query import Analysis
-from cape.learning.kmeans import KMeans
-from cape.learning.neural_network import NeuralNetwork
+from cape.core.errors import InvalidInput
 
 __all__ = ["KINDS", "build", "build_after", "keys_of"]
 
-KINDS: dict[str, type[Analysis]] = {
-    analysis.kind: analysis
-    for analysis in (
-        Count,
-        Sum,
-        Mean,
-        Variance,
-        StandardDeviation,
-        Covariance,
-        Correlation,
-        Histogram,
-        ContingencyTable,
-        Tables,
-        Proportion,
-        Association,
-        Difference,
-        RankTest,
-        CorrelationTest,
-        ECDF,
-        Quantiles,
-        TableOne,
-        KaplanMeier,
-        LogRank,
-        Cox,
-        SurvivalRegression,
-        LinearRegression,
-        LogisticRegression,
-        GLM,
-        PolynomialLoss,
-        Heterogeneity,
-        MixedModel,
-        Evaluate,
-        SyntheticData,
-        PCA,
-        KMeans,
-        NeuralNetwork,
-    )
+
+class _Kinds(MutableMapping[str, type[Analysis]]):
+    """Classes by kind, in their order; each is imported when it is first asked for."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._held: dict[str, str | type[Analysis]] = dict(places)
+
+    def __getitem__(self, kind: str) -> type[Analysis]:
+        held = self._held[kind]
+        if isinstance(held, str):
+            module, _, name = held.rpartition(".")
+            made: type[Analysis] = getattr(importlib.import_module(module), name)
+            self._held[kind] = held = made
+        return held
+
+    def __setitem__(self, kind: str, made: type[Analysis]) -> None:
+        self._held[kind] = made
+
+    def __delitem__(self, kind: str) -> None:
+        del self._held[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._held
+
+
+_PLACES = {
+    "count": "cape.analyses.Count",
+    "sum": "cape.analyses.Sum",
+    "mean": "cape.analyses.Mean",
+    "variance": "cape.analyses.Variance",
+    "standard-deviation": "cape.analyses.StandardDeviation",
+    "covariance": "cape.analyses.Covariance",
+    "correlation": "cape.analyses.Correlation",
+    "histogram": "cape.analyses.Histogram",
+    "contingency-table": "cape.analyses.ContingencyTable",
+    "tables": "cape.analyses.Tables",
+    "proportion": "cape.analyses.Proportion",
+    "association": "cape.analyses.Association",
+    "difference": "cape.analyses.Difference",
+    "rank-test": "cape.analyses.RankTest",
+    "correlation-test": "cape.analyses.CorrelationTest",
+    "ecdf": "cape.analyses.ECDF",
+    "quantiles": "cape.analyses.Quantiles",
+    "table-one": "cape.analyses.TableOne",
+    "kaplan-meier": "cape.analyses.KaplanMeier",
+    "log-rank": "cape.analyses.LogRank",
+    "cox": "cape.analyses.Cox",
+    "survival-regression": "cape.analyses.SurvivalRegression",
+    "linear-regression": "cape.analyses.LinearRegression",
+    "logistic-regression": "cape.analyses.LogisticRegression",
+    "glm": "cape.analyses.GLM",
+    "polynomial-loss": "cape.analyses.PolynomialLoss",
+    "heterogeneity": "cape.analyses.Heterogeneity",
+    "mixed-model": "cape.analyses.MixedModel",
+    "evaluate": "cape.analyses.Evaluate",
+    "synthetic-data": "cape.analyses.SyntheticData",
+    "pca": "cape.analyses.PCA",
+    "k-means": "cape.learning.KMeans",
+    "neural-network": "cape.learning.NeuralNetwork",
 }
+KINDS: MutableMapping[str, type[Analysis]] = _Kinds(_PLACES)
 
 
 def keys_of(kind: str) -> list[str]:

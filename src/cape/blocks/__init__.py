@@ -6,33 +6,63 @@ released (`cape.engine`). `Table` loads polars and narwhals, and is imported whe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cape.blocks.block import Array, Block, VectorBlock
-from cape.blocks.choices import Choices
-from cape.blocks.counts import Axis, Counts
-from cape.blocks.custom import Custom
-from cape.blocks.design import Design
-from cape.blocks.exposure import Exposure
-from cape.blocks.follow_up import FollowUp
-from cape.blocks.gradient import Gradient
-from cape.blocks.gram import Gram
-from cape.blocks.grouped import Grouped
-from cape.blocks.martingale import Martingale
-from cape.blocks.merged import Merged
-from cape.blocks.moments import Moments
-from cape.blocks.nearest import Nearest
-from cape.blocks.products import GroupedProducts
-from cape.blocks.residuals import Residuals
-from cape.blocks.sandwich import Sandwich
-from cape.blocks.scores import Scores
-from cape.blocks.site_scores import SiteScores
-from cape.blocks.squares import Form, Squares
-from cape.blocks.tensors import Tensors, Term
-from cape.blocks.times import Times
+from cape.core.lazy import exports
 
 if TYPE_CHECKING:
+    from cape.blocks.block import Array, Block, VectorBlock
+    from cape.blocks.choices import Choices
+    from cape.blocks.counts import Axis, Counts
+    from cape.blocks.custom import Custom
+    from cape.blocks.design import Design
+    from cape.blocks.exposure import Exposure
+    from cape.blocks.follow_up import FollowUp
+    from cape.blocks.gradient import Gradient
+    from cape.blocks.gram import Gram
+    from cape.blocks.grouped import Grouped
+    from cape.blocks.martingale import Martingale
+    from cape.blocks.merged import Merged
+    from cape.blocks.moments import Moments
+    from cape.blocks.nearest import Nearest
+    from cape.blocks.products import GroupedProducts
+    from cape.blocks.residuals import Residuals
+    from cape.blocks.sandwich import Sandwich
+    from cape.blocks.scores import Scores
+    from cape.blocks.site_scores import SiteScores
+    from cape.blocks.squares import Form, Squares
     from cape.blocks.table import Table
+    from cape.blocks.tensors import Tensors, Term
+    from cape.blocks.times import Times
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "cape.blocks.block": ["Array", "Block", "VectorBlock"],
+            "cape.blocks.choices": ["Choices"],
+            "cape.blocks.counts": ["Axis", "Counts"],
+            "cape.blocks.custom": ["Custom"],
+            "cape.blocks.design": ["Design"],
+            "cape.blocks.exposure": ["Exposure"],
+            "cape.blocks.follow_up": ["FollowUp"],
+            "cape.blocks.gradient": ["Gradient"],
+            "cape.blocks.gram": ["Gram"],
+            "cape.blocks.grouped": ["Grouped"],
+            "cape.blocks.martingale": ["Martingale"],
+            "cape.blocks.merged": ["Merged"],
+            "cape.blocks.moments": ["Moments"],
+            "cape.blocks.nearest": ["Nearest"],
+            "cape.blocks.products": ["GroupedProducts"],
+            "cape.blocks.residuals": ["Residuals"],
+            "cape.blocks.sandwich": ["Sandwich"],
+            "cape.blocks.scores": ["Scores"],
+            "cape.blocks.site_scores": ["SiteScores"],
+            "cape.blocks.squares": ["Form", "Squares"],
+            "cape.blocks.table": ["Table"],
+            "cape.blocks.tensors": ["Tensors", "Term"],
+            "cape.blocks.times": ["Times"],
+        },
+    )
 
 __all__ = [
     "Array",
@@ -64,11 +94,3 @@ __all__ = [
     "Times",
     "VectorBlock",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Table":
-        from cape.blocks.table import Table
-
-        return Table
-    raise AttributeError(f"module 'cape.blocks' has no attribute {name!r}")

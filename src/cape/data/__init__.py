@@ -6,22 +6,26 @@ The sources load polars and narwhals, and are imported when they are first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cape.data.files import Csv, Excel, File
-from cape.data.omop import Omop
-from cape.data.person import Person
-from cape.data.schema import Category, Number, Schema, Site
+from cape.core.lazy import exports
 
 if TYPE_CHECKING:
+    from cape.data.files import Csv, Excel, File
+    from cape.data.omop import Omop
+    from cape.data.person import Person
+    from cape.data.schema import Category, Number, Schema, Site
     from cape.data.sources import Database
+else:
+    __getattr__, __dir__ = exports(
+        __name__,
+        {
+            "cape.data.files": ["Csv", "Excel", "File"],
+            "cape.data.omop": ["Omop"],
+            "cape.data.person": ["Person"],
+            "cape.data.schema": ["Category", "Number", "Schema", "Site"],
+            "cape.data.sources": ["Database"],
+        },
+    )
 
 __all__ = ["Category", "Csv", "Database", "Excel", "File", "Number", "Omop", "Person", "Schema", "Site"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Database":
-        from cape.data.sources import Database
-
-        return Database
-    raise AttributeError(f"module 'cape.data' has no attribute {name!r}")

@@ -36,7 +36,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from cape.core import check
 from cape.core.errors import InvalidInput
@@ -211,6 +210,8 @@ def _inverse_diagonal(own: NDArray[np.float64], shared: NDArray[np.float64]) -> 
     weights: only sums and products of non-negative numbers, so every entry keeps its relative
     accuracy.
     """
+    from scipy.linalg import solve_triangular
+
     size = own.size
     own, shared = own.copy(), shared.copy()
     pivot = np.empty(size)

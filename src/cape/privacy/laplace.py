@@ -31,7 +31,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_expit, ndtri_exp
 
 from cape.core import check
@@ -83,6 +82,8 @@ def composed_epsilon(delta: float, mu: float, pures: Sequence[Number] = ()) -> f
         return 0.0 if math.isfinite(high) else math.inf
     if _delta(high, mu, pures) >= delta:
         return high
+    from scipy.optimize import brentq
+
     found = float(brentq(lambda e: _delta(e, mu, pures) - delta, 0.0, high, xtol=1e-12, rtol=1e-12))
     return min(high, found * (1 + 1e-9) + 1e-11)
 

@@ -49,7 +49,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
 
 __all__ = [
     "Columns",
@@ -437,6 +436,8 @@ def _swapped(of: Callable[[float, float], float], second: float, first: float) -
 
 def _best(of: Callable[[float], float]) -> float:
     """Return the probability at which a function is largest, nearly."""
+    from scipy.optimize import minimize_scalar
+
     return float(minimize_scalar(lambda x: -of(x), bounds=(1e-3, 0.999), method="bounded").x)
 
 
@@ -449,6 +450,8 @@ def _bound(problem: _Problem, weights: Floats) -> float:
     lies below its tangent at any point. A larger set adds at most 2 p_B n/(n - 1) / s_B², n its smallest
     number of values.
     """
+    from scipy.optimize import minimize
+
     kind_of = np.repeat(np.arange(len(problem.kinds)), [kind.many for kind in problem.kinds])
     values = np.array([problem.kinds[k].values for k in kind_of], np.float64)
     r, norms = values / (values - 1), problem.norms

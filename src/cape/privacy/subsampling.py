@@ -34,7 +34,6 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from cape.core import check
 from cape.core.errors import InvalidInput, MissingExtra
@@ -160,6 +159,8 @@ def noise_for_mu(
     high = min(low + over + _NEAR, math.log(full))
     if excess(high) > 0:
         return full
+    from scipy.optimize import brentq
+
     found = float(brentq(excess, low, high, xtol=_NEAR / 2))
     while excess(found) > 0:
         found += _NEAR / 4

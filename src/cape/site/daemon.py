@@ -18,6 +18,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from cape.analyses import KINDS
 from cape.core.errors import InvalidInput
 from cape.core.unix import Peer, Server
 from cape.site.apart import require_apart
@@ -60,6 +61,7 @@ class Daemon:
         say: Say = lambda line: None,
     ) -> None:
         require_apart(None, folder.path)
+        tuple(KINDS.values())  # imported now: what runs is one version, also if the package is replaced
         self.folder, self.link = folder, link
         self._trusting, self._stewards, self._say = link_may_read_rows, stewards, say
         self._endpoint = SiteEndpoint(folder)
