@@ -4,13 +4,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-slow test-torch test-deploy test-databases test-browser test-desk image test-image lint types bench mutants audit audit-slice paper docs clean
+.PHONY: demo test check test-all test-slow test-torch test-deploy test-databases test-browser test-desk image test-image lint types bench mutants audit audit-slice paper docs clean
 demo: .venv/.core
 	$(BIN)/cape demo
 
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 test: lint types
 	$(PYTEST) -m "not slow"
+
+# One package, in seconds: `make check PACKAGE=analyses/survival`.
+check: .venv/.test
+	@test -d "src/cape/$(PACKAGE)" || { echo "PACKAGE=$(PACKAGE): there is no folder src/cape/$(PACKAGE)"; exit 2; }
+	$(BIN)/ruff check src/cape/$(PACKAGE) $(wildcard tests/unit/$(PACKAGE))
+	$(BIN)/ruff format --check src/cape/$(PACKAGE) $(wildcard tests/unit/$(PACKAGE))
+	$(BIN)/mypy src/cape/$(PACKAGE)
+	$(PYTEST) -m "not slow" $(or $(wildcard tests/unit/$(PACKAGE)),tests/unit/test_package.py)
 
 test-all: lint types
 	$(PYTEST) --hypothesis-profile=thorough --cov --cov-report=term

@@ -21,6 +21,7 @@ from cape.core.errors import (
     TooNoisyWarning,
 )
 from cape.core.lazy import exports
+from cape.core.moved import install
 
 if TYPE_CHECKING:
     from cape import learning, noise, privacy, secagg, synthetic
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from cape.privacy import Budget, Guarantee
     from cape.study import Study
 
+install()  # former names of modules
 __version__ = "0.1.0"
 
 _HOMES = {

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import cape
+from cape.core.moved import MOVED
 
 SOURCE = Path(cape.__file__).parent
 PROJECT = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
@@ -146,6 +147,19 @@ def test_an_analysis_loads_only_what_it_needs():
     assert not of_analyses & {"cape.analyses.registry", "cape.analyses.tables", "cape.learning.kmeans"}
 
 
+@pytest.mark.parametrize("former", MOVED)
+def test_a_module_that_moved_is_found_under_its_former_name(former: str):
+    code = (
+        "import importlib, warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    found = importlib.import_module({former!r})\n"
+        "print(found.__name__, *{each.category.__name__ for each in seen})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [MOVED[former], "DeprecationWarning"]
+
+
 def test_every_exception_is_in_one_tree():
     from cape.core import errors
 
@@ -167,6 +181,17 @@ def test_imports_point_downwards():
                 if STARTS.get(str(path.relative_to(SOURCE))) == parts[1]:
                     continue
                 assert LAYERS.index(parts[1]) <= LAYERS.index(own), f"{path} imports {name}"
+
+
+def test_statistics_import_the_core_alone():
+    for path in sorted((SOURCE / "stats").glob("*.py")):
+        ours = {name for name in imported(path) if name.startswith("cape.")}
+        assert all(name.startswith(("cape.core.", "cape.stats.")) for name in ours), path
+
+
+def test_nothing_imports_the_command_line():
+    for path in set(SOURCE.rglob("*.py")) - set((SOURCE / "cli").rglob("*.py")) - {SOURCE / "__main__.py"}:
+        assert not [name for name in imported(path) if name.startswith("cape.cli")], path
 
 
 def test_a_command_loads_the_desk_only_to_start_it():

@@ -14,33 +14,33 @@ from cape.core.lazy import exports
 if TYPE_CHECKING:
     from cape.analyses.compare.association import Association
     from cape.analyses.compare.correlation_test import CorrelationTest
+    from cape.analyses.compare.difference import Difference
+    from cape.analyses.compare.rank_test import RankTest
     from cape.analyses.describe.count import Count
     from cape.analyses.describe.covariance import Correlation, Covariance
     from cape.analyses.describe.custom import CustomSum
-    from cape.analyses.compare.difference import Difference
-    from cape.analyses.evaluate.evaluate import Evaluate
-    from cape.analyses.sites.heterogeneity import Heterogeneity
     from cape.analyses.describe.histogram import ContingencyTable, Histogram
-    from cape.stats.independence import Independence
     from cape.analyses.describe.mean import Mean, StandardDeviation, Sum, Variance
-    from cape.analyses.sites.mixed import MixedModel
     from cape.analyses.describe.pca import PCA
-    from cape.analyses.predictor import Predictor, model_from_json
     from cape.analyses.describe.proportion import Proportion
     from cape.analyses.describe.quantiles import ECDF, Quantiles
-    from cape.analyses.compare.rank_test import RankTest
+    from cape.analyses.describe.table_one import TableOne
+    from cape.analyses.evaluate.evaluate import Evaluate
+    from cape.analyses.predictor import Predictor, model_from_json
     from cape.analyses.registry import KINDS, build, build_after
     from cape.analyses.regression.glm import GLM
     from cape.analyses.regression.linear import LinearRegression
     from cape.analyses.regression.logistic import LogisticRegression
     from cape.analyses.regression.polynomial import PolynomialLoss
+    from cape.analyses.sites.heterogeneity import Heterogeneity
+    from cape.analyses.sites.mixed import MixedModel
     from cape.analyses.survival.cox import Cox
     from cape.analyses.survival.kaplan_meier import KaplanMeier
     from cape.analyses.survival.logrank import LogRank
     from cape.analyses.survival.parametric import SurvivalRegression
     from cape.analyses.synthetic.synthetic import SyntheticData
-    from cape.analyses.describe.table_one import TableOne
     from cape.analyses.tables.tables import Tables
+    from cape.stats.independence import Independence
 else:
     __getattr__, __dir__ = exports(
         __name__,

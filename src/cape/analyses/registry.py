@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from cape.analyses.parse_analysis import build_of, keys_of_class
-from cape.engine.query import Analysis
 from cape.core.errors import InvalidInput
+from cape.engine.query import Analysis
 
 __all__ = ["KINDS", "build", "build_after", "keys_of"]
 

@@ -298,3 +298,18 @@ def test_bad_input(std, size, message, stream):
 def test_a_predictable_generator_is_refused():
     with pytest.raises(InvalidInput, match="stream must be a SecureStream, not Generator"):
         discrete_gaussian(10.0, 3, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("std", [1e3, 1e6, 2.0**40])
+def test_a_height_is_accepted_as_in_exact_arithmetic(std, stream):
+    table = _table(std)
+    block = np.arange(len(table.first)).repeat(2)
+    bits, place = stream.words((2, len(block)))
+    x = table.first[block] + (place >> np.uint64(64 - table.low_bits)).astype(np.int64)
+    accepted = gaussian._accept(bits, x, block, table, stream)
+    exact = [
+        gaussian._accept_exactly(int(b), int(at), int(of), table, stream)
+        for b, at, of in zip(bits, x, block, strict=True)
+    ]
+    assert accepted.tolist() == exact
+    assert set(exact) == {True, False}
