@@ -25,11 +25,24 @@ import numpy as np
 from scipy.special import chdtr, chndtrinc
 
 from cape.core.arrays import Floats
+from cape.stats.estimates import Estimate, unknown
 from cape.stats.laplace_tails import chi_square
 from cape.stats.law import GAUSSIAN, Law
 from cape.stats.moments import enough
 
-__all__ = ["Contrasts", "Independence", "Strength", "Terms", "contrasts", "group_contrasts"]
+__all__ = [
+    "STRENGTH",
+    "Contrasts",
+    "Independence",
+    "Strength",
+    "Terms",
+    "contrasts",
+    "group_contrasts",
+    "strength",
+]
+
+STRENGTH = "Cramer's V"
+"""Its label in results."""
 
 Terms = Sequence[tuple[Floats, Floats]]
 """The covariance of the noise in a table: a sum of products of a matrix of rows and one of columns."""
@@ -86,6 +99,15 @@ class Contrasts:
         unit = 1 / (self.count * self.least)
         ends = float(values[0]) * unit, float(values[-1]) * unit
         return Strength(self.strength, self.statistic, self.z.size, ends)
+
+
+def strength(found: Contrasts | None) -> Estimate:
+    """Return Cramér's V; errors are those of one contrast."""
+    if found is None:
+        return unknown(STRENGTH, 0.0, 1.0)
+    unit = 1 / math.sqrt(found.count * found.least)
+    noise = unit * math.sqrt(float(np.trace(found.noise)) / found.z.size)
+    return Estimate(STRENGTH, found.strength, unit, noise, (0.0, 1.0), found.interval)
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,8 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
-
-import numpy as np
-from scipy.special import ndtri
 
 from cape.analyses.by_group import ByGroup
 from cape.analyses.columns import OfColumns
@@ -39,19 +35,18 @@ from cape.analyses.influence import STAGES, Influence, product_bound, spreads, s
 from cape.blocks import Design, Form, Gram
 from cape.blocks.terms import quoted
 from cape.core import check
-from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.query import Analysis, Answer, Conversation, Neighbours, Query
+from cape.stats.correlations import CorrelationInterval
 from cape.stats.estimates import Estimate, unknown, warn_of_unknown
-from cape.stats.matrices import nearest_positive, symmetric
-from cape.stats.moments import Sums, edge, likely
+from cape.stats.moments import likely
+from cape.stats.product_sums import ProductSums
 
-__all__ = ["Correlation", "Covariance", "Matrix", "moved"]
+__all__ = ["Correlation", "Covariance", "moved", "product_sums"]
 
 
 _CUT = 3.0  # SDs: what a plan proposes
-_CLEAR = 2.0  # noise in a variance, in standard deviations, that it must exceed for a correlation
 
 
 def moved(columns: int, neighbours: Neighbours) -> float:
@@ -63,91 +58,13 @@ def _count_weight(columns: int, neighbours: Neighbours) -> float:
     return columns**2 + columns + 0.5 if neighbours == "replace-one" else 1.0
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """Noisy moments of scaled columns, and the noise in each array."""
-
-    count: float
-    first: Floats
-    square: Floats
-    cross: Floats
-    count_noise: float
-    first_noise: float
-    square_noise: float
-    cross_noise: float
-    spreads: dict[tuple[int, int], float] = field(default_factory=dict)
-
-    def column(self, i: int) -> Sums:
-        return Sums(
-            self.count,
-            float(self.first[i]),
-            float(self.square[i]),
-            self.count_noise,
-            self.first_noise,
-            self.square_noise,
-        )
-
-    def box(self, i: int) -> tuple[float, float]:
-        """Return where a column lies about its mean."""
-        return -1.0 - float(self.means[i]), 1.0 - float(self.means[i])
-
-    def fitted(self, i: int) -> Sums:
-        """Return the sums of one column with the t² that give the variance of the fitted matrix.
-
-        Its kurtosis is what the variance of the influence says, where that was asked for.
-        """
-        column = self.column(i)
-        spread = float(self.covariance[i, i]) * (1 - 1 / self.count)
-        mean, bias = column.first / self.count, (self.first_noise / self.count) ** 2
-        fitted = replace(column, second=self.count * (spread + mean**2 - bias))
-        if (i, i) not in self.spreads or fitted.likely_variance <= 0:
-            return fitted
-        return replace(fitted, kurtosis=1 + self.spreads[i, i] / fitted.likely_variance**2)
-
-    @classmethod
-    def of(cls, answer: Answer, columns: Sequence[str]) -> Matrix | None:
-        """Return what a query of these columns was answered; None if noise hides how many rows there are."""
-        count, count_noise = answer.complete_rows(columns)
-        _, first, square, cross = answer.sums[0]
-        _, *noise = answer.noise[0]
-        matrix = cls(count, first, square, cross, count_noise, noise[0], noise[1], noise[2])
-        return matrix if matrix.column(0).enough else None
-
-    @property
-    def means(self) -> Floats:
-        return np.clip(self.first / self.count, -1.0, 1.0)
-
-    @cached_property
-    def covariance(self) -> Floats:
-        """The nearest covariance matrix: unbiased estimates, negative eigenvalues put to 0."""
-        above = np.triu_indices(len(self.first), 1)
-        products = self.cross / self.count - self.means[above[0]] * self.means[above[1]]
-        variances = np.array([self.column(i).variance for i in range(len(self.first))])
-        return nearest_positive(symmetric(variances, products * self.count / (self.count - 1)))
-
-    def noise(self, i: int, j: int, product: float, slopes: tuple[float, float]) -> float:
-        """Return the noise of f = product cov(i, j) + slopes · (var(i), var(j)), to first order."""
-        mi, mj = float(self.means[i]), float(self.means[j])
-        a, b = slopes
-        at = self.cross[_place(i, j, len(self.first))] / self.count
-        squares = self.square[[i, j]] / self.count
-        by_count = product * (2 * mi * mj - at) + a * (2 * mi**2 - squares[0]) + b * (2 * mj**2 - squares[1])
-        return (
-            math.hypot(
-                product * self.cross_noise,
-                (product * mj + 2 * a * mi) * self.first_noise,
-                (product * mi + 2 * b * mj) * self.first_noise,
-                a * self.square_noise,
-                b * self.square_noise,
-                float(by_count) * self.count_noise,
-            )
-            / self.count
-        )
-
-
-def _place(i: int, j: int, width: int) -> int:
-    """Return where the product of columns i < j stands above the diagonal, row by row."""
-    return i * width - i * (i + 1) // 2 + j - i - 1
+def product_sums(answer: Answer, columns: Sequence[str]) -> ProductSums | None:
+    """Return what a query of these columns was answered; None if noise hides how many rows there are."""
+    count, count_noise = answer.complete_rows(columns)
+    _, first, square, cross = answer.sums[0]
+    _, *noise = answer.noise[0]
+    matrix = ProductSums(count, first, square, cross, count_noise, noise[0], noise[1], noise[2])
+    return matrix if matrix.column(0).enough else None
 
 
 @dataclass(frozen=True, init=False)
@@ -157,11 +74,11 @@ class _FromGram(ByGroup, OfColumns):
     decisive: ClassVar[int] = 0
 
     @abstractmethod
-    def pair(self, matrix: Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
+    def pair(self, matrix: ProductSums | None, i: int, j: int, schema: Schema) -> Estimate:
         """Return the estimate for two columns, or for one if both are the same."""
 
     @abstractmethod
-    def influence(self, matrix: Matrix, i: int, j: int) -> Influence | None:
+    def influence(self, matrix: ProductSums, i: int, j: int) -> Influence | None:
         """Return the influence of a row on that estimate; None if it is unknown anyway."""
 
     @property
@@ -186,7 +103,7 @@ class _FromGram(ByGroup, OfColumns):
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask for second moments, then for the squares of influences at what was released."""
         answer = yield self.query(schema, neighbours)
-        matrix = Matrix.of(answer, self.columns)
+        matrix = product_sums(answer, self.columns)
         found = {} if matrix is None else {pair: self.influence(matrix, *pair) for pair in self.pairs}
         asked = {pair: influence for pair, influence in found.items() if influence is not None}
         if matrix is None or not asked:
@@ -198,9 +115,9 @@ class _FromGram(ByGroup, OfColumns):
         return self._finished(replace(matrix, spreads=dict(known)), answer.schema)
 
     def finish(self, answer: Answer) -> list[Estimate]:
-        return self._finished(Matrix.of(answer, self.columns), answer.schema)
+        return self._finished(product_sums(answer, self.columns), answer.schema)
 
-    def _finished(self, matrix: Matrix | None, schema: Schema) -> list[Estimate]:
+    def _finished(self, matrix: ProductSums | None, schema: Schema) -> list[Estimate]:
         estimates = [self.pair(matrix, i, j, schema) for i, j in self.pairs]
         warn_of_unknown(estimates)
         return estimates
@@ -230,7 +147,7 @@ class Covariance(_FromGram):
     def pairs(self) -> list[tuple[int, int]]:
         return list(itertools.combinations_with_replacement(range(len(self.columns)), 2))
 
-    def pair(self, matrix: Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
+    def pair(self, matrix: ProductSums | None, i: int, j: int, schema: Schema) -> Estimate:
         a, b = (schema.number(self.columns[k]) for k in (i, j))
         unit = a.half * b.half
         label = (
@@ -246,7 +163,7 @@ class Covariance(_FromGram):
         privacy = math.hypot(matrix.noise(i, j, 1.0, (0.0, 0.0)), (matrix.first_noise / matrix.count) ** 2)
         return Estimate(label, unit * value, unit * sampling, unit * privacy, (-unit, unit))
 
-    def influence(self, matrix: Matrix, i: int, j: int) -> Influence:
+    def influence(self, matrix: ProductSums, i: int, j: int) -> Influence:
         bound = product_bound((0.0, 1.0, 0.0), (matrix.box(i), matrix.box(j)))
         vi, vj = (matrix.column(k).likely_variance for k in (i, j))
         return Influence(Form(((i, j, 1.0),), bound), float(matrix.covariance[i, j]), math.sqrt(vi * vj))
@@ -306,24 +223,24 @@ class Correlation(_FromGram):
     def pairs(self) -> list[tuple[int, int]]:
         return list(itertools.combinations(range(len(self.columns)), 2))
 
-    def pair(self, matrix: Matrix | None, i: int, j: int, schema: Schema) -> Estimate:
+    def pair(self, matrix: ProductSums | None, i: int, j: int, schema: Schema) -> Estimate:
         label = f"{self.columns[i]}, {self.columns[j]} correlation"
-        if matrix is None or not _clear(matrix, i, j):
+        if matrix is None or not matrix.clear(i, j):
             return unknown(label, -1.0, 1.0)
-        vi, vj, value = _correlated(matrix, i, j)
+        vi, vj, value = matrix.correlated(i, j)
         root = math.sqrt(vi * vj)
         noise = matrix.noise(i, j, 1 / root, (-value / (2 * vi), -value / (2 * vj)))
         apart = likely(1 - abs(value), noise)  # from 1, which noise may have cut it to
         normal = apart * (2 - apart)
         spread = math.sqrt(matrix.spreads.get((i, j), normal**2))
-        interval = _CorrelationInterval(value, noise, spread / normal, matrix.count)
+        interval = CorrelationInterval(value, noise, spread / normal, matrix.count)
         sampling = spread / math.sqrt(matrix.count - 1)
         return Estimate(label, value, sampling, noise, (-1.0, 1.0), interval)
 
-    def influence(self, matrix: Matrix, i: int, j: int) -> Influence | None:
-        if not _clear(matrix, i, j):
+    def influence(self, matrix: ProductSums, i: int, j: int) -> Influence | None:
+        if not matrix.clear(i, j):
             return None
-        vi, vj, value = _correlated(matrix, i, j)
+        vi, vj, value = matrix.correlated(i, j)
         form = (-value / (2 * vi), 1 / math.sqrt(vi * vj), -value / (2 * vj))
         terms = ((i, i, form[0]), (i, j, form[1]), (j, j, form[2]))
         bound = product_bound(form, (matrix.box(i), matrix.box(j)))
@@ -341,32 +258,3 @@ def _cut(name: str, column: Number, cut: float) -> Number:
     low, high = max(column.low, known.mean - cut * known.sd), min(column.high, known.mean + cut * known.sd)
     most = math.sqrt((known.mean - low) * (high - known.mean))  # that cells between these ends can have
     return Number(low, high, missing=column.missing, expected=replace(known, sd=min(known.sd, most)))
-
-
-def _clear(matrix: Matrix, i: int, j: int) -> bool:
-    """Return whether both variances stand out from their noise."""
-    columns = [matrix.column(k) for k in (i, j)]
-    return all(each.variance > max(_CLEAR * each.variance_noise, 1e-12) for each in columns)
-
-
-def _correlated(matrix: Matrix, i: int, j: int) -> tuple[float, float, float]:
-    """Return two variances and the correlation."""
-    vi, vj, product = (float(matrix.covariance[place]) for place in ((i, i), (j, j), (i, j)))
-    return vi, vj, min(max(product / math.sqrt(vi * vj), -1.0), 1.0)
-
-
-@dataclass(frozen=True)
-class _CorrelationInterval:
-    value: float
-    noise: float
-    factor: float  # how many times as large the sampling error is as a normal population's
-    count: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        z = float(ndtri((1 + level) / 2))
-
-        def holds(r: float) -> bool:
-            sampled = self.factor * (1 - r * r) / math.sqrt(self.count - 1)
-            return abs(self.value - r) <= z * math.hypot(sampled, self.noise)
-
-        return edge(holds, self.value, -1.0), edge(holds, self.value, 1.0)

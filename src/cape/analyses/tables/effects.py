@@ -8,7 +8,6 @@ Tested in tests/unit/analyses/tables/test_tables.py and by tables.coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,11 +18,10 @@ from cape.core.errors import InvalidInput
 from cape.stats.estimates import Estimate, unknown
 from cape.stats.independence import Contrasts, contrasts
 from cape.stats.moments import enough
-from cape.stats.proportions import Share, apart, quantile
+from cape.stats.proportions import Share, quantile
+from cape.stats.risks import LEAST_CELL, RATIOS, Ratio
 
 __all__ = ["conditional", "correlation", "interaction", "mean", "ratios"]
-
-_LEAST_CELL = 0.5
 
 
 def conditional(table: Marginal) -> list[Estimate]:
@@ -53,17 +51,6 @@ def _share(table: Marginal, at: tuple[int, ...], place: int) -> Share | None:
     return Share(part, whole, table.variance_of(one), table.variance_of(one, line), of_whole)
 
 
-_Form = tuple[Callable[[float], float], Callable[[float], float], Callable[[Share], float]]
-_FORMS: dict[str, _Form] = {  # the logarithm that is compared, its derivative, its variance from sampling
-    "risk ratio": (math.log, lambda p: 1 / p, lambda s: 1 / s.part - 1 / s.whole),
-    "odds ratio": (
-        lambda p: math.log(p / (1 - p)),
-        lambda p: 1 / (p * (1 - p)),
-        lambda s: 1 / s.part + 1 / (s.whole - s.part),
-    ),
-}
-
-
 def ratios(table: Marginal) -> list[Estimate]:
     """Return the risk ratio and the odds ratio of the second column's second value, second row over first.
 
@@ -72,12 +59,12 @@ def ratios(table: Marginal) -> list[Estimate]:
     """
     if table.values.shape != (2, 2):
         raise InvalidInput(f"ratios need a table of two by two values, not {table.values.shape}")
-    least = max(float(table.noise.max()), _LEAST_CELL)
+    least = max(float(table.noise.max()), LEAST_CELL)
     floored = replace(table, values=np.maximum(table.values, least))
     control, exposed = (_share(floored, (i,), 1) for i in (0, 1))
     clear = all(_share(table, (i,), 1) is not None for i in (0, 1))
     found = []
-    for label, (of, slope, drawn) in _FORMS.items():
+    for label, (of, slope, drawn) in RATIOS.items():
         if control is None or exposed is None or not clear:
             found.append(replace(unknown(label, 0.0, math.inf, 1.0), privacy=1.0))
             continue
@@ -86,7 +73,7 @@ def ratios(table: Marginal) -> list[Estimate]:
         sampled = math.sqrt(drawn(exposed) + drawn(control))
         x, y = (slope(each.value) * each.noise for each in (exposed, control))
         blurred = math.sqrt(max(x * x + y * y - 2 * together * x * y, 0.0))
-        at = _Ratio(exposed, control, label, bool((table.values <= 0).any()), together)
+        at = Ratio(exposed, control, label, bool((table.values <= 0).any()), together)
         found.append(Estimate(label, ratio, ratio * sampled, ratio * blurred, (0.0, math.inf), at))
     return found
 
@@ -98,27 +85,6 @@ def _correlation(table: Marginal, control: float, exposed: float) -> float:
     one[1] = -exposed, 1 - exposed
     scale = math.sqrt(max(table.variance_of(one) * table.variance_of(other), 0.0))
     return min(max(table.variance_of(one, other) / scale, -1.0), 1.0) if scale > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class _Ratio:
-    """The interval of a ratio, made on the scale of logarithms; open where a cell may be empty."""
-
-    one: Share
-    other: Share
-    label: str
-    empty: bool
-    correlation: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        if self.empty:
-            return 0.0, math.inf
-        of, _, drawn = _FORMS[self.label]
-        low, high = apart(self.one, self.other, level, of, drawn, self.correlation)
-        return (
-            math.exp(max(low, -700.0)) if low > -math.inf else 0.0,
-            math.exp(high) if high < 700.0 else math.inf,
-        )
 
 
 def mean(table: Marginal) -> Estimate:
