@@ -143,7 +143,7 @@ def choices() -> dict[str, dict[str, dict[str, float]]]:
         "seeds get twice: 2, 1, 2": {"_PARTS": (2.0, 1.0, 1.0, 2.0)},
         "all alike: 1, 1, 1": {"_PARTS": (1.0, 1.0, 1.0, 1.0)},
         "no halves": {"_HALVED_FROM": 10**6},
-        "no average over steps": {"_Clusters": _Last},
+        "no average over steps": {"Clusters": _Last},
     }
     settings: dict[str, dict[str, Any]] = {
         "4 clusters, 2 columns, epsilon 0.1": {"clusters": 4, "width": 2, "epsilon": 0.1},
@@ -167,10 +167,10 @@ def choices() -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-class _Last(ours._Clusters):
+class _Last(ours.Clusters):
     """Centres that forget: each step's mean replaces the one before."""
 
-    def step(self, *answer: Any) -> ours._Clusters:
+    def step(self, *answer: Any) -> ours.Clusters:
         forgot = _Last(self.centres, np.full_like(self.variance, 1e9))
         return super(_Last, forgot).step(*answer)
 

@@ -31,27 +31,26 @@ Tested in tests/unit/learning/test_kmeans.py.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtr
 
 from cape.blocks import Nearest, typical
 from cape.blocks.design import Design
 from cape.blocks.terms import quoted
 from cape.blocks.units import Units
 from cape.core import check
-from cape.core.arrays import Flags, Floats
-from cape.core.errors import InvalidInput, TooNoisyWarning, outside
+from cape.core.arrays import Floats
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.data.schema import Column
 from cape.engine.arguments import joined, names
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
-from cape.learning.clusters import KMeansModel
+from cape.learning.kmeans_estimate import Clusters, Sizes, clear, label, reach, share_noise, summarise
+from cape.learning.kmeans_model import KMeansModel
 from cape.learning.seeds import (
     Spread,
     cluster,
@@ -64,8 +63,7 @@ from cape.learning.seeds import (
     spread_effort,
 )
 from cape.show.numbers import count
-from cape.stats.estimates import Estimate, unknown
-from cape.stats.law import GAUSSIAN, Law, coarse
+from cape.stats.law import GAUSSIAN, Law
 
 __all__ = ["KMeans", "sensitivity", "sensitivity_l1"]
 
@@ -73,7 +71,6 @@ __all__ = ["KMeans", "sensitivity", "sensitivity_l1"]
 _SEEDS = 128  # enough to tell ten clusters apart in ten dimensions; fewer rows in a cell are lost in noise
 _SEEDS_EACH = 8  # for each cluster at least
 _RESTARTS = 30  # on the summary, where they are free
-_CLEAR = 3.0  # noise in a count, in standard deviations, that it must exceed for a centre to be moved
 _SEEN = 2.0  # and that rows must exceed in the first release for clusters to be looked for
 _TYPICAL = 1 << 11  # rows, for plans
 _HALVED_FROM = 3  # columns: with fewer, cells are so small that two clusters seldom share one
@@ -98,57 +95,6 @@ def sensitivity_l1(neighbours: Neighbours, columns: int, weight: float) -> float
     return (2.0 if neighbours == "replace-one" else 1.0) * (math.sqrt(columns) + weight)
 
 
-@dataclass(frozen=True)
-class _Clusters:
-    """Where centres are, in units of x, with the noise in each entry.
-
-    `variance` is that of the noise, and `fourth` a third of its fourth cumulant: 0 if it is Gaussian.
-    """
-
-    centres: Floats
-    variance: Floats
-    fourth: Floats | float = 0.0
-
-    def within(self, units: Units) -> _Clusters:
-        """Return them moved to where means of rows can be."""
-        return replace(self, centres=units.within(self.centres))
-
-    def laws(self) -> list[list[Law]]:
-        """Return the law of the noise in each entry, by its kurtosis."""
-        fourth = np.broadcast_to(self.fourth, self.variance.shape)
-        shapes = np.where(fourth > 0, self.variance**2 / np.where(fourth > 0, fourth, 1.0), np.inf)
-        return [[coarse(Law(max(shape, 0.5))) for shape in row] for row in shapes.tolist()]
-
-    def step(
-        self, counts: Floats, sums: Floats, noise: tuple[float, float], law: Law = GAUSSIAN
-    ) -> _Clusters:
-        """Return the centres after a step of Lloyd's, less what noise does to it.
-
-        A mean of rows has noise of variance v = (s² + m² c²) / n², s in the sum, c in the count. It replaces
-        the old centre by as much as the two deserve: the old one, of variance u, may have been that of other
-        rows, at a distance whose square d² is what it is beyond noise, and the gain is (u + d²) / (u + d² +
-        v). Once rows stay where they are, d² is about 0, and centres are averages over steps, by
-        inverse variance; a centre that moved for good is replaced. A count that noise hides has no gain.
-        """
-        count_noise, sum_noise = noise
-        seen = clear(counts, count_noise, law)
-        n = np.where(seen, counts, 1.0)[:, None]
-        means = sums / n
-        middles = np.clip(means, -1.0, 1.0)
-        fresh = (sum_noise**2 + middles**2 * count_noise**2) / n**2
-        fourth = (sum_noise**4 + middles**4 * count_noise**4) / n**4 / law.shape
-        old, new = self.variance.mean(axis=1), fresh.mean(axis=1)
-        moved = np.maximum(((means - self.centres) ** 2).mean(axis=1) - old - new, 0.0)
-        trusted = old + moved
-        gain = np.where(new > 0, trusted / np.where(new > 0, trusted + new, 1.0), 1.0)[:, None]
-        error = gain**2 * fresh + (1 - gain) ** 2 * (self.variance + moved[:, None])
-        return _Clusters(
-            np.where(seen[:, None], self.centres + gain * (means - self.centres), self.centres),
-            np.where(seen[:, None], error, self.variance),
-            np.where(seen[:, None], gain**4 * fourth + (1 - gain) ** 4 * self.fourth, self.fourth),
-        )
-
-
 @lru_cache(maxsize=64)
 def _densest(analysis: KMeans, columns: tuple[tuple[str, Column, Any], ...]) -> float:
     """Return the largest share of typical rows at one of the places that the first release looks at.
@@ -165,40 +111,6 @@ def _densest(analysis: KMeans, columns: tuple[tuple[str, Column, Any], ...]) -> 
 def _places(analysis: KMeans, columns: tuple[tuple[str, Column], ...]) -> Floats:
     """Return the points of the first release, which do not depend on what is expected."""
     return analysis.places(Schema(dict(columns))).points
-
-
-def _reach(law: Law, deviates: float) -> float:
-    """Return the standard deviations that noise exceeds as seldom as a Gaussian does these."""
-    return deviates if law.gaussian else float(law.quantile(float(ndtr(deviates))))
-
-
-def clear(counts: Floats, noise: float, law: Law = GAUSSIAN) -> Flags:
-    """Return which counts stand out of the noise."""
-    return np.asarray(counts > max(_reach(law, _CLEAR) * noise, 0.5))
-
-
-def summarise(
-    seeds: Spread, counts: Floats, sums: Floats, noise: tuple[float, float], law: Law = GAUSSIAN
-) -> tuple[Floats, Floats]:
-    """Return a point and a weight for each cell of the first release.
-
-    Of many counts of 0, the largest noise is about sqrt(2 log m) standard deviations, or what Laplace noise
-    exceeds as seldom: what is not above that has no weight, or k-means would put centres on noise far from
-    all rows. A cell's point is its mean as far as noise lets it be seen, against the spread of a cell that is
-    evenly filled, else its middle.
-    """
-    count_noise, sum_noise = noise
-    limit = max(count_noise * _reach(law, math.sqrt(2 * math.log(max(len(counts), 2)))), 0.5)
-    weights = np.where(counts > limit, counts, 0.0)
-    if not weights.any():  # noise hides every cell: the best that there is
-        weights = np.maximum(counts, 0.0)
-    if not weights.any():
-        return seeds.points, np.ones(len(counts))
-    n = np.where(weights > 0, counts, 1.0)
-    variance = (sum_noise**2 + (seeds.points**2).sum(axis=1) * count_noise**2) / n**2
-    spare = seeds.variance + variance
-    gain = np.where(spare > 0, seeds.variance / np.where(spare > 0, spare, 1.0), 0.0) * (weights > 0)
-    return seeds.points + gain[:, None] * (sums / n[:, None] - seeds.points), weights
 
 
 @dataclass(frozen=True, init=False)
@@ -317,7 +229,7 @@ class KMeans(Analysis):
                 answer = yield self._ask(schema, parts.points, neighbours, f"{many} clusters halved")
                 centres = cluster(*summarise(parts, *self._read(answer)), many, stream, _RESTARTS)
             centres = units.within(centres)
-        found = _Clusters(centres, np.full((many, width), 1 / width))  # rows are no longer than 1
+        found = Clusters(centres, np.full((many, width), 1 / width))  # rows are no longer than 1
         for step in range(1 if many == 1 else self.steps):
             answer = yield self._ask(schema, found.centres, neighbours, f"step {step + 1}")
             found = found.step(*self._read(answer)).within(units)
@@ -327,7 +239,7 @@ class KMeans(Analysis):
         """Return what one step from the centres of `query` says."""
         units = Units(self.design, answer.schema)
         start = self._start(answer.schema)
-        found = _Clusters(start, np.full(start.shape, 1 / len(units.names))).step(*self._read(answer))
+        found = Clusters(start, np.full(start.shape, 1 / len(units.names))).step(*self._read(answer))
         return self._finding(found.within(units), answer)
 
     def expected(
@@ -341,7 +253,7 @@ class KMeans(Analysis):
         (count_noise, sum_noise), k = noise[0], self.clusters
         public = neighbours == "replace-one" and not self.design.missing(schema)
         size = rows / k
-        sizes = min(100 * _share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
+        sizes = min(100 * share_noise(1 / k, k, public) * count_noise / max(rows, 1), 50.0)
         half = (units.high - units.low) / 2
         law = Law(1.0) if self.laplace else GAUSSIAN
         seen = bool(clear(np.array([size]), count_noise, law)[0]) and self._found(
@@ -350,8 +262,8 @@ class KMeans(Analysis):
         errors = np.minimum(units.unit * sum_noise / size, half) if seen else half
         expected: dict[str, float] = {}
         for i in range(k):
-            expected[_label(i, "% of rows")] = sizes
-            expected |= {_label(i, name): float(e) for name, e in zip(units.names, errors, strict=True)}
+            expected[label(i, "% of rows")] = sizes
+            expected |= {label(i, name): float(e) for name, e in zip(units.names, errors, strict=True)}
         return expected
 
     def limits(
@@ -362,7 +274,7 @@ class KMeans(Analysis):
         half = dict(zip(units.names, ((units.high - units.low) / 2).tolist(), strict=True)) | {
             "% of rows": 50.0
         }
-        return {_label(i, name): each for i in range(self.clusters) for name, each in half.items()}
+        return {label(i, name): each for i in range(self.clusters) for name, each in half.items()}
 
     def smaller(self, schema: Schema) -> Iterator[KMeans]:
         """Yield the same with fewer clusters."""
@@ -384,7 +296,7 @@ class KMeans(Analysis):
             of_seeds, of_step = (self._weight(schema, seeds=each) for each in (True, False))
             root = math.sqrt(len(self.columns))
             first = last / seeds * (root / of_seeds + 1) / (root / of_step + 1)
-        return bool(most > _reach(law, _SEEN) * count_noise * first)
+        return bool(most > reach(law, _SEEN) * count_noise * first)
 
     @property
     def _parts(self) -> tuple[float, float, float, float]:
@@ -435,75 +347,22 @@ class KMeans(Analysis):
             count_noise *= math.sqrt(1 - 1 / len(counts))
         return counts, sums, (count_noise, sum_noise), answer.law
 
-    def _finding(self, found: _Clusters, answer: Answer) -> AnalysisResult:
+    def _finding(self, found: Clusters, answer: Answer) -> AnalysisResult:
         counts, _, (count_noise, _), law = self._read(answer)
         units = Units(self.design, answer.schema)
-        k = self.clusters
-        order = np.argsort(-counts, kind="stable")
-        counts, centres, variance = counts[order], found.centres[order], found.variance[order]
-        laws = found.laws()
-        rows = self._rows(answer)
-        total = float(counts.sum()) if rows is None else float(rows)
-        clearly = _reach(law, _CLEAR)
-        known = total > max(clearly * (0.0 if rows is not None else count_noise * math.sqrt(k)), 0.5)
-        raw_noise = answer.noise[0][0]
-        seen = clear(counts, count_noise, law) & known
-        shares = np.clip(counts / total, 0.0, 1.0) if known else np.full(k, 1 / k)
-        raw, errors = units.back(centres), np.sqrt(variance) * units.unit
-        estimates = []
-        for i in range(k):
-            size = _label(i, "% of rows")
-            if known:
-                share = float(shares[i])
-                error = _share_noise(share, k, rows is not None) * raw_noise / total
-                other = share if rows is None else 1 / k
-                its = coarse(law.combined(1 - other, *[other] * (k - 1)))
-                estimates.append(Estimate(size, 100 * share, 0.0, 100 * error, (0.0, 100.0), law=its))
-            else:
-                estimates.append(unknown(size, 0.0, 100.0, 100 / k))
-            for j, name in enumerate(units.names):
-                low, high, value = float(units.low[j]), float(units.high[j]), float(raw[i, j])
-                if seen[i]:
-                    error, its = float(errors[i, j]), laws[order[i]][j]
-                    estimates.append(Estimate(_label(i, name), value, 0.0, error, (low, high), law=its))
-                else:
-                    estimates.append(unknown(_label(i, name), low, high, value))
-        self._warn(seen, count_noise, total if known else None, clearly)
-        all_of_them = tuple(estimates)
+        sizes = Sizes(counts, count_noise, answer.noise[0][0], law, self._rows(answer))
+        estimates = tuple(sizes.estimates(found, units))
+        sizes.warn()
+        order = sizes.order
+        centres = found.centres[order]
         model = KMeansModel(
-            self.design, answer.schema, units.names, raw, 100 * shares, seen, all_of_them, centres
+            self.design,
+            answer.schema,
+            units.names,
+            units.back(centres),
+            100 * sizes.shares[order],
+            sizes.seen[order],
+            estimates,
+            centres,
         )
-        return AnalysisResult(all_of_them, model)
-
-    def _warn(self, seen: Flags, noise: float, total: float | None, clearly: float) -> None:
-        hidden = int((~seen).sum())
-        if not hidden:
-            return
-        if noise == 0:
-            why = "no row is nearest to them: use fewer clusters"
-        elif total is None:
-            why = f"noise of {noise:.0f} rows hides how many rows there are at all"
-        else:
-            needed = clearly * noise * self.clusters / total
-            why = f"they have no more rows than {clearly:.0f} times the noise of {noise:.0f}"
-            why += (
-                f"; about {needed:.1f} times the rows or the epsilon would show clusters of equal size"
-                if needed > 1
-                else f"; clusters of equal size would have {total / self.clusters:.0f}: use fewer clusters"
-            )
-        warnings.warn(
-            f"{hidden} of {self.clusters} clusters are hidden, and their centres are not reliable: {why}",
-            TooNoisyWarning,
-            stacklevel=outside(),
-        )
-
-
-def _label(cluster_: int, name: str) -> str:
-    return f"cluster {cluster_ + 1}: {name}"
-
-
-def _share_noise(share: float, clusters: int, public: bool) -> float:
-    """Return the noise in n_j / total, in units of that in one count over the total, to first order."""
-    if public:  # counts are made to add up to the total
-        return math.sqrt(1 - 1 / clusters)
-    return math.sqrt((1 - share) ** 2 + (clusters - 1) * share**2)
+        return AnalysisResult(estimates, model)

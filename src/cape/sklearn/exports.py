@@ -16,14 +16,14 @@ from sklearn import cluster, decomposition, linear_model
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from cape.analyses.describe.pca import PCAModel
+from cape.analyses.describe.pca_model import PCAModel
 from cape.analyses.predictor import Predictor
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
-from cape.learning.clusters import KMeansModel
+from cape.learning.kmeans_model import KMeansModel
 
 __all__ = ["Columns", "exported"]
 

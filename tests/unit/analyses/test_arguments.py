@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.analyses.describe.pca import PCA, PCAModel
+from cape.analyses.describe.pca import PCA
+from cape.analyses.describe.pca_model import PCAModel
 from cape.analyses.regression.linear import LinearRegression
 from cape.blocks.design import Design
 from cape.core.errors import InvalidInput

@@ -20,7 +20,8 @@ from cape.engine.query import Answer
 from cape.engine.schemes import SCHEMES, make_scheme
 from cape.engine.stages import Setting, Stages
 from cape.learning import kmeans
-from cape.learning.kmeans import KMeans, _Clusters, clear, summarise
+from cape.learning.kmeans import KMeans
+from cape.learning.kmeans_estimate import Clusters, clear, summarise
 from cape.learning.seeds import cluster, public_stream, spread
 from cape.noise import SecureStream
 from cape.privacy import Budget
@@ -324,7 +325,7 @@ def test_errors_are_as_large_as_is_said(neighbours, laplace):
 
 
 def test_a_settled_centre_is_averaged_a_moved_one_replaced_and_a_hidden_one_kept():
-    old = _Clusters(np.array([[0.5, 0.0], [0.5, 0.0], [0.5, 0.0]]), np.full((3, 2), 1e-4))
+    old = Clusters(np.array([[0.5, 0.0], [0.5, 0.0], [0.5, 0.0]]), np.full((3, 2), 1e-4))
     counts = np.array([1000.0, 1000.0, 15.0])
     means = np.array([[0.505, 0.0], [-0.5, 0.2], [-0.5, 0.2]])
     new = old.step(counts, means * counts[:, None], (10.0, 10.0))
@@ -343,7 +344,7 @@ def test_averaging_over_steps_lowers_the_error():
 
 
 def test_the_law_of_a_centre_is_that_of_its_noises_together():
-    start = _Clusters(np.zeros((1, 2)), np.full((1, 2), 0.5))
+    start = Clusters(np.zeros((1, 2)), np.full((1, 2), 0.5))
     once = start.step(np.array([1000.0]), np.array([[900.0, 0.0]]), (10.0, 10.0), Law(1.0))
     shapes = [law.shape for law in once.laws()[0]]
     assert 1.7 < shapes[0] <= 2  # that of the count besides, nearly as large

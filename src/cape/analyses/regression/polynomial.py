@@ -4,33 +4,26 @@ minimised."""
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
-from cape.analyses.regression.effects import effects, forest, plainly
-from cape.analyses.regression.inference import Reach
-from cape.analyses.regression.minimise import Minimum, Objective, dense, minimum
+from cape.analyses.regression.minimise import minimum
+from cape.analyses.regression.polynomial_estimate import estimates_of, objective_of, warn
+from cape.analyses.regression.polynomial_model import PolynomialModel
 from cape.analyses.tensor_sums import joint, largest
 from cape.blocks.design import Design
-from cape.blocks.tensors import Term, entries
+from cape.blocks.tensors import Term
 from cape.blocks.units import Units
 from cape.core import check
 from cape.core.arrays import Floats
-from cape.core.errors import InvalidInput, TooNoisyWarning, outside
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
-from cape.show import Figure, Shown, Table
-from cape.show.numbers import number
-from cape.show.plain import plain
-from cape.stats.estimates import Estimate, unknown
 
-__all__ = ["PolynomialLoss", "PolynomialModel"]
+__all__ = ["PolynomialLoss"]
 
 
 _TYPICAL = 2.0  # the length of w that noise is shared out for
@@ -149,7 +142,7 @@ class PolynomialLoss(Analysis):
         return joint(self.design, terms, weights, schema, neighbours)
 
     def finish(self, answer: Answer) -> AnalysisResult:
-        objective, rows = self._objective(answer)
+        objective, rows = objective_of(answer, self.design, self._terms)
         ridge = (
             None if self.ridge == "auto" else float(self.ridge) / _unit(self.coefficients) * max(rows, 1.0)
         )
@@ -157,8 +150,8 @@ class PolynomialLoss(Analysis):
         units = Units(Design(self.features, self.target, self.norm), answer.schema)
         turn = units.matrix / math.sqrt(2) if self.intercept else units.matrix[1:, 1:]
         labels = ("intercept", *units.names)[not self.intercept :]
-        estimates = self._estimates(objective, found, turn, labels)
-        self._warn(objective, found, rows)
+        estimates = estimates_of(objective, found, turn, labels, self.radius)
+        warn(objective, found, rows, self.target)
         values = turn @ found.weights
         shift = int(self.intercept)
         model = PolynomialModel(
@@ -181,112 +174,6 @@ class PolynomialLoss(Analysis):
 
     def keys(self) -> dict[str, Any]:
         return super().keys() | {"coefficients": {j: list(c) for j, c in self.coefficients}}
-
-    def _objective(self, answer: Answer) -> tuple[Objective, float]:
-        """Return the noisy polynomial and the number of rows."""
-        width = self.design.width(answer.schema)
-        (_, *arrays), (_, *stds) = answer.sums[0], answer.noise[0]
-        rows, _ = answer.complete_rows(self.design.columns)
-        tensors, noise, at = [], [], 0
-        for term, size in self._terms:
-            parts = []
-            noise.append(abs(size) * stds[at])  # entries that occur once, as x_i^degree does
-            for multiplicity in term.multiplicities(width):
-                places = np.array(entries(term.degree, multiplicity, width), np.int64)
-                parts.append((places.reshape(-1, term.degree), size * arrays[at]))
-                at += 1
-            tensors.append((term.degree, dense(term.degree, width, parts)))
-        return Objective(tuple(tensors), tuple(noise), width), rows
-
-    def _estimates(
-        self, objective: Objective, found: Minimum, turn: Floats, labels: Sequence[str]
-    ) -> list[Estimate]:
-        reach = self.radius * np.linalg.norm(turn, axis=1)
-        if found.hidden:
-            return [unknown(label, -float(r), float(r)) for label, r in zip(labels, reach, strict=True)]
-        values = turn @ found.weights
-        across = turn @ found.inverse
-        covariance = across @ _gradient_noise(objective, found.weights) @ across.T
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        bias = 2 * found.ridge * self.radius * np.linalg.norm(across, axis=1)
-        estimates = []
-        for label, value, error, pull, most in zip(labels, values, errors, bias, reach, strict=True):
-            if pull + error >= most:
-                estimates.append(unknown(label, -float(most), float(most)))
-                continue
-            interval = None if pull <= 1e-3 * error else Reach(float(value), float(error), float(pull))
-            noise = float(error) if interval is None else math.hypot(float(error), float(pull))
-            estimates.append(Estimate(label, float(value), 0.0, noise, (-float(most), float(most)), interval))
-        return estimates
-
-    def _warn(self, objective: Objective, found: Minimum, rows: float) -> None:
-        if not found.hidden:
-            return
-        size = float(np.linalg.norm(objective.part(1)))
-        noise = objective.noise_of(1) * math.sqrt(objective.width)
-        more = f"the sums that a minimiser follows are {size:.3g} long, their noise {noise:.3g}"
-        warnings.warn(
-            f"noise hides what {self.target!r} has to do with its features, and w is 0: {more}, over "
-            f"{max(rows, 0.0):.0f} rows",
-            TooNoisyWarning,
-            stacklevel=outside(),
-        )
-
-
-@dataclass(frozen=True, repr=False)
-class PolynomialModel(Shown):
-    """What minimises a polynomial loss: scores x·w, in units of the scaled target.
-
-    Attributes:
-        estimates: w per unit of each feature, with errors from noise.
-        intercept: the score where numbers and indicators of categories are all 0.
-        coefficients: the score per unit of each feature.
-        weights: the same for (1, x), or x, with x as sites make it.
-        rows: how many complete rows there are, as released.
-        ridge: what was added to the mean of the loss times |w|², infinite if w is 0.
-    """
-
-    target: str
-    design: Design
-    schema: Schema
-    estimates: tuple[Estimate, ...]
-    intercept: float
-    coefficients: dict[str, float]
-    weights: tuple[float, ...]
-    with_intercept: bool
-    rows: float
-    ridge: float
-
-    def decision_function(self, data: Any) -> Floats:
-        """Return x·w for each row: see `LinearModel.predict` for what data may be."""
-        weights = np.array(self.weights)
-        first = int(self.with_intercept)
-        x = Units(self.design, self.schema).rows(data)
-        return np.asarray((weights[0] if first else 0.0) + x @ weights[first:])
-
-    def tables(self) -> Sequence[Table]:
-        title = f"score for {self.target} ({self.rows:,.0f} rows)"
-        rows = tuple((each.title, *each.cells[:3]) for each in effects(self.estimates, self.schema))
-        return [Table(("", "coef", "95% interval", "privacy error"), rows, title)]
-
-    def figures(self) -> Sequence[Figure]:
-        slopes = [each for each in self.estimates if each.label in self.coefficients]
-        return forest(slopes, self.schema, "Change of the score")
-
-    def notes(self) -> Sequence[str]:
-        return [f"Ridge {number(self.ridge)}."]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data: coefficients per what `per` says, those of predictions per unit."""
-        return plain(
-            {
-                "target": self.target,
-                **plainly(self.estimates, self.coefficients, self.schema),
-                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
-                "ridge": self.ridge,
-                "rows": self.rows,
-            }
-        )
 
 
 def _clean(given: Any) -> tuple[tuple[int, tuple[float, ...]], ...]:
@@ -318,15 +205,3 @@ def _clean(given: Any) -> tuple[tuple[int, tuple[float, ...]], ...]:
 def _unit(coefficients: tuple[tuple[int, tuple[float, ...]], ...]) -> float:
     """Return the largest coefficient: the unit of the loss."""
     return max(abs(a) for _, c in coefficients for a in c)
-
-
-def _gradient_noise(objective: Objective, w: Floats) -> Floats:
-    """Return the covariance of the noise in the gradient at w."""
-    square = float(w @ w)
-    total = np.zeros((len(w), len(w)))
-    for (j, _), noise in zip(objective.tensors, objective.noise, strict=True):
-        part = square ** (j - 1) * np.eye(len(w))
-        if j > 1:
-            part = part + (j - 1) * square ** (j - 2) * np.outer(w, w)
-        total += noise**2 * j * part
-    return total

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import decomposition
 
-from cape.analyses.describe.pca import PCA, _component, _Components, _Noisy
+from cape.analyses.describe.pca import PCA
+from cape.analyses.describe.pca_estimate import Components, NoisyMatrix, component
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Number, Schema
 from cape.stats.matrices import nearest_positive, shrunk, symmetric, without_repulsion
@@ -38,20 +39,20 @@ TRUE = np.linalg.eigvalsh(np.cov(((people(np.random.default_rng(2), 1_000_000) -
 @pytest.mark.slow(1.5)
 def test_the_share_of_the_only_component_there_is():
     """v**2 is not always v * v in floats: what the others have must not be found as a difference."""
-    found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
+    found = NoisyMatrix(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
     values = np.random.default_rng(0).random(20_000)
     assert (np.array([value**2 for value in values.tolist()]) > values**2).any()
     for value in values:
         variances = np.array([value, 0.0])
-        parts = _Components(found, variances, variances, np.eye(2), 0.0)
-        _, share = _component(0, parts, float(value), 1.0, None)
+        parts = Components(found, variances, variances, np.eye(2), 0.0)
+        _, share = component(0, parts, float(value), 1.0, None)
         assert (share.value, share.sampling) == (1.0, 0.0)
 
 
 def test_a_variance_that_noise_cut_to_0_keeps_a_sampling_error():
-    found = _Noisy(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
+    found = NoisyMatrix(100.0, np.zeros(2), np.eye(2), 0.0, 0.0, 0.01)
     variances = np.array([0.5, 0.0])
-    told = _component(1, _Components(found, variances, variances, np.eye(2), 0.02), 0.5, 1.0, None)
+    told = component(1, Components(found, variances, variances, np.eye(2), 0.02), 0.5, 1.0, None)
     assert all(estimate.value == 0 and estimate.sampling > 0 for estimate in told)
 
 
@@ -62,9 +63,9 @@ def test_the_noise_of_a_share_counts_that_of_each_direction_where_means_are_near
     for _ in range(400):
         moved = symmetric(rng.normal(size=3) * math.sqrt(2), rng.normal(size=3)) * noise
         across = np.outer(mean, rng.normal(size=3) * of_means)
-        found = _Noisy(1e5, mean, matrix + moved - across - across.T, 0.0, of_means, noise)
-        parts = _Components.of(found)
-        _, share = _component(1, parts, parts.total(3), 1.0, None)
+        found = NoisyMatrix(1e5, mean, matrix + moved - across - across.T, 0.0, of_means, noise)
+        parts = Components.of(found)
+        _, share = component(1, parts, parts.total(3), 1.0, None)
         shares.append(share.value)
         told.append(share.privacy)
     assert np.median(told) == pytest.approx(np.std(shares), rel=0.12)

@@ -9,7 +9,8 @@ import pytest
 
 from cape.analyses import LogRank
 from cape.analyses.registry import build
-from cape.analyses.survival.logrank import Contrast, LogRankModel
+from cape.analyses.survival.logrank_estimate import Contrast
+from cape.analyses.survival.logrank_model import LogRankModel
 from cape.blocks.survival import woven
 from cape.core.errors import InvalidInput
 from cape.engine.query import Answer

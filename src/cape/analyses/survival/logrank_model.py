@@ -1,0 +1,81 @@
+"""How a log-rank test is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cape.analyses.survival.logrank_estimate import Contrast
+from cape.data import Schema
+from cape.show import Figure, Intervals, Mark, Shown, Table
+from cape.show.figures import DOTS
+from cape.show.numbers import count, p_said
+from cape.show.plain import plain
+from cape.show.tables import listed
+from cape.stats.estimates import Estimate
+from cape.stats.independence import Independence
+
+__all__ = ["LogRankModel"]
+
+
+@dataclass(frozen=True, repr=False)
+class LogRankModel(Shown):
+    """A log-rank test, and how many events groups had beside how many were expected."""
+
+    by: str
+    sentence: str
+    schema: Schema
+    estimates: tuple[Estimate, ...]
+    sizes: tuple[float, ...]
+    contrast: Contrast
+    test: Independence | None
+    name: str
+
+    @property
+    def p_value(self) -> float | None:
+        """The P value, which counts the noise; None if noise hides all groups."""
+        return None if self.test is None else self.test.p_value
+
+    def tables(self) -> Sequence[Table]:
+        """Return rows, observed and expected events of each group, and their difference."""
+        values = self.schema.category(self.by).values
+        rows = tuple(
+            (self.schema.title(f"{self.by}={value}"), f"{size:,.0f}", f"{seen:,.1f}", f"{due:,.1f}")
+            for value, size, seen, due in zip(
+                values, self.sizes, self.contrast.observed, self.contrast.expected, strict=True
+            )
+        )
+        return [
+            Table(("", "rows", "events observed", "expected"), rows),
+            listed(self.estimates, self.schema.title, folded=True),
+        ]
+
+    def figures(self) -> Sequence[Figure]:
+        """Return observed less expected events."""
+        marks = tuple(Mark.of(e, self.schema.title(e.label)) for e in self.estimates)
+        return [Figure((Intervals(marks, "Observed less expected events", line=0.0),), DOTS)]
+
+    def notes(self) -> Sequence[str]:
+        """Return the test."""
+        if self.test is None:
+            return [f"There is too much noise for a {self.name}, or there are no events."]
+        return [
+            f"{self.name[0].upper()}{self.name[1:]}, privacy noise counted: chi-square = "
+            f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
+            f"{p_said(self.test.p_value)}."
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        test = None if self.test is None else vars(self.test)
+        return plain(
+            {
+                "by": self.by,
+                "test": test,
+                "name": self.name,
+                "rows": list(self.sizes),
+                "observed": self.contrast.observed.tolist(),
+                "expected": self.contrast.expected.tolist(),
+            }
+        )
