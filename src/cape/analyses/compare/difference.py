@@ -33,25 +33,24 @@ Tested in tests/unit/analyses/test_sensitivity.py.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cape.analyses.columns import OfColumns
-from cape.analyses.compare.difference_model import Comparison, DifferenceModel
+from cape.analyses.compare.difference_estimate import comparison
+from cape.analyses.compare.difference_model import DifferenceModel
 from cape.analyses.moments import Weights, by_missing
 from cape.blocks import Block, Moments
 from cape.core import check
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
-from cape.data import Number, Schema
+from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.query import AnalysisResult, Answer, Neighbours, Query
-from cape.stats.estimates import Estimate, unknown, warn_of_unknown
-from cape.stats.moments import Sums, present
-from cape.stats.welch import Contrast, Group, MeansTest, Pair, equal
+from cape.stats.estimates import warn_of_unknown
+from cape.stats.moments import Sums
 
 __all__ = ["Difference"]
 
@@ -123,42 +122,11 @@ class Difference(OfColumns):
     def finish(self, answer: Answer) -> AnalysisResult:
         schema, sums = answer.schema, self._sums(answer)
         values = schema.category(self.by).values
-        estimates: list[Estimate] = []
-        comparisons = []
-        for name in self.columns:
-            column = schema.number(name)
-            groups = [Group(each) if present(each.count, each.count_noise) else None for each in sums[name]]
-            means = [
-                each.mean_estimate(f"{name} mean | {self.by}={value}", column)
-                for value, each in zip(values, sums[name], strict=True)
-            ]
-            differences, ratios, tests = [], [], []
-            for i, j in itertools.combinations(range(len(values)), 2):
-                end = f"| {self.by}: {values[j]} - {values[i]}"
-                one, other = groups[j], groups[i]
-                pair = None if one is None or other is None else Pair(one, other)
-                clear = pair if sums[name][i].enough and sums[name][j].enough else None
-                differences.append(_difference(f"{name} difference {end}", column, clear))
-                ratios.append(_standardised(f"{name} SMD {end}", clear))
-                tests.append(None if pair is None else pair.test)
-            contrasts = [
-                _contrast(f"{name} contrast | {self.by}: {title}", column, weights, groups, sums[name])
-                for title, weights in self._weights(schema)
-            ]
-            known = [group for group in groups if group is not None]
-            overall = equal(known) if len(known) == len(groups) else None
-            comparisons.append(
-                Comparison(
-                    name,
-                    tuple(means),
-                    tuple(differences),
-                    tuple(ratios),
-                    tuple(tests),
-                    overall,
-                    tuple(contrasts),
-                )
-            )
-            estimates += [*means, *differences, *ratios, *(estimate for estimate, _ in contrasts)]
+        comparisons = [
+            comparison(name, self.by, schema.number(name), values, sums[name], self._weights(schema))
+            for name in self.columns
+        ]
+        estimates = [estimate for each in comparisons for estimate in each.estimates]
         warn_of_unknown(estimates)
         return AnalysisResult(estimates, DifferenceModel(self.by, schema, tuple(comparisons)))
 
@@ -229,53 +197,3 @@ def _contrasts(given: Any) -> tuple[tuple[str, tuple[tuple[str, float], ...]], .
             raise InvalidInput(f"the weights of contrast {title!r} must be at most {_LARGEST:g}")
         found.append((title, each))
     return tuple(found)
-
-
-def _contrast(
-    label: str, column: Number, weights: Sequence[float], groups: Sequence[Group | None], sums: Sequence[Sums]
-) -> tuple[Estimate, MeansTest | None]:
-    """Return a contrast and its test: unknown where noise hides a group that has a weight."""
-    parts, clear = [], True
-    for weight, group, each in zip(weights, groups, sums, strict=True):
-        if weight and group is not None:
-            parts.append((weight, group))
-            clear = clear and each.enough
-        clear = clear and (group is not None or not weight)
-    found = Contrast(tuple(parts)) if len(parts) == sum(weight != 0 for weight in weights) else None
-    largest = sum(abs(weight) for weight in weights)  # times half the width: all of one sign at one bound
-    estimate = _difference(label, column, found if clear else None, largest)
-    return estimate, None if found is None else found.test
-
-
-def _difference(label: str, column: Number, found: Pair | Contrast | None, largest: float = 2.0) -> Estimate:
-    half, most = column.half, largest * column.half
-    if found is None:
-        return unknown(label, -most, most)
-    value = min(max(found.value, -largest), largest)
-    errors = half * math.sqrt(found.sampled), half * math.sqrt(found.blurred)
-    return Estimate(label, half * value, *errors, (-most, most), _InUnits(found, half))
-
-
-def _standardised(label: str, pair: Pair | None) -> Estimate:
-    ratio = None if pair is None else pair.standardised
-    if ratio is None or ratio(0.95)[1] == math.inf:
-        return replace(unknown(label, -math.inf, math.inf, 0.0), privacy=1.0)
-    return Estimate(
-        label,
-        ratio.value,
-        ratio.error(ratio.sampled, ratio.drawn),
-        ratio.error(ratio.blurred, ratio.noise),
-        at=ratio,
-    )
-
-
-@dataclass(frozen=True)
-class _InUnits:
-    """The interval of a difference, in the column's unit."""
-
-    of: Pair | Contrast
-    unit: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        low, high = self.of.interval(level)
-        return self.unit * low, self.unit * high

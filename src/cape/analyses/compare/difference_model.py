@@ -34,6 +34,12 @@ class Comparison:
     contrasts: tuple[tuple[Estimate, MeansTest | None], ...] = ()
 
     @property
+    def estimates(self) -> list[Estimate]:
+        """All estimates of the column."""
+        found = (estimate for estimate, _ in self.contrasts)
+        return [*self.means, *self.differences, *self.standardised, *found]
+
+    @property
     def adjusted(self) -> tuple[float | None, ...]:
         """The P values of the differences, adjusted for their number (Holm); those that are hidden count."""
         found: list[float | None] = [None] * len(self.tests)

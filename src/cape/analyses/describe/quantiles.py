@@ -26,6 +26,7 @@ from cape.stats.distribution import Curve
 from cape.stats.estimates import Estimate, unknown, warn_of_unknown
 from cape.stats.moments import enough
 from cape.stats.proportions import proportion_error
+from cape.stats.ranks import Counted, Ranks
 from cape.stats.tree import Tree, check_bins, sizes
 
 __all__ = ["ECDF", "MOST_SEARCHED", "Quantiles"]
@@ -199,7 +200,7 @@ class Quantiles(_FromTree):
             return (yield from super().conduct(schema, neighbours))
         parts, number = self.stages(), schema.number
         cuts = [search.first(name, number(name)) for name in self.columns]
-        ranks = {name: search.Ranks(number(name).low, number(name).high) for name in self.columns}
+        ranks = {name: Ranks(number(name).low, number(name).high) for name in self.columns}
         for stage in range(len(parts)):
             answer = yield self._asked(cuts, neighbours)
             released = zip(cuts, answer.sums, answer.noise, strict=True)
@@ -235,7 +236,7 @@ class Quantiles(_FromTree):
         squared = sum(cut.l2(neighbours) ** 2 for cut in cuts)
         return Query(tuple(cut.block for cut in cuts), ((1.0,),) * len(cuts), math.sqrt(squared), l1=l1)
 
-    def _found(self, ranks: Mapping[str, search.Ranks], schema: Schema) -> list[Estimate]:
+    def _found(self, ranks: Mapping[str, Ranks], schema: Schema) -> list[Estimate]:
         estimates = []
         for name in self.columns:
             column, known = schema.number(name), ranks[name]
@@ -257,7 +258,7 @@ class Quantiles(_FromTree):
         public = _public(schema, name, neighbours) and len(inner) == 1
         return search.Cut(name, column, inner, public)
 
-    def _typically(self, answer: Answer) -> dict[str, search.Ranks]:
+    def _typically(self, answer: Answer) -> dict[str, Ranks]:
         """Return what is known after a last stage, if the earlier ones saw typical rows."""
         schema, parts = answer.schema, self.stages()
         neighbours: Neighbours = "add-remove" if answer.rows is None else "replace-one"
@@ -269,8 +270,8 @@ class Quantiles(_FromTree):
             rows = float(np.sum(counts)) if answer.rows is None else float(answer.rows)
             typical = rows * Axis(name, edges).fractions(schema)
             before = noise * (earlier if self.laplace else math.sqrt(earlier))
-            known = search.Counted(edges[1:-1], typical, before)
-            begun = search.Ranks(column.low, column.high, (known,))
+            known = Counted(edges[1:-1], typical, before)
+            begun = Ranks(column.low, column.high, (known,))
             ranks[name] = _told(begun, cut.counted(counts, noise), answer, column)
         return ranks
 
@@ -310,7 +311,7 @@ def _public(schema: Schema, name: str, neighbours: Neighbours) -> bool:
     return neighbours == "replace-one" and not schema.number(name).missing
 
 
-def _told(ranks: search.Ranks, counted: search.Counted, answer: Answer, column: Number) -> search.Ranks:
+def _told(ranks: Ranks, counted: Counted, answer: Answer, column: Number) -> Ranks:
     total = None if answer.rows is None or column.missing else float(answer.rows)
     return replace(ranks, counted=(*ranks.counted, counted), total=total, law=answer.law)
 

@@ -12,19 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cape.blocks.squares import Form
-from cape.data import Number, Schema
+from cape.data import Number
 from cape.engine.query import Answer
-from cape.show import Shown, Table
-from cape.show.plain import plain
-from cape.show.tables import listed
 from cape.stats.estimates import Estimate, unknown
 from cape.stats.moments import Sums, edge, likely
 from cape.stats.proportions import quantile
 
-__all__ = ["ERRORS_WEIGHT", "ErrorModel", "ErrorSums"]
+__all__ = ["ERRORS_WEIGHT", "ErrorSums"]
 
 ERRORS_WEIGHT = 16.0
 """One over the squared scale of the sum of e²: residuals are a small part of the bounds."""
@@ -143,24 +139,3 @@ class _Root:
 
         ends = edge(holds, self.centre, 0.0), edge(holds, self.centre, 1.0)
         return self.unit * math.sqrt(ends[0]), self.unit * math.sqrt(ends[1])
-
-
-@dataclass(frozen=True, repr=False)
-class ErrorModel(Shown):
-    """RMSE and R² of predictions on rows that they were not made from."""
-
-    target: str
-    schema: Schema
-    rows: float
-    estimates: tuple[Estimate, ...]
-
-    def tables(self) -> Sequence[Table]:
-        return [listed(self.estimates)]
-
-    def notes(self) -> Sequence[str]:
-        unit = getattr(self.schema[self.target], "unit", None)
-        of = f"{self.schema.label(self.target)} ({unit})" if unit else self.schema.label(self.target)
-        return [f"Errors are those of predicted {of}, over {self.rows:,.0f} rows."]
-
-    def to_dict(self) -> dict[str, Any]:
-        return plain({"target": self.target, "rows": self.rows})

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.evaluate.errors import ERRORS_WEIGHT, ErrorModel, ErrorSums
-from cape.analyses.evaluate.risk import RiskModel, RiskTable, default_edges
+from cape.analyses.evaluate.errors import ERRORS_WEIGHT, ErrorSums
+from cape.analyses.evaluate.errors_model import ErrorModel
+from cape.analyses.evaluate.risk import RiskTable, default_edges
+from cape.analyses.evaluate.risk_model import RiskModel
 from cape.analyses.influence import STAGES
 from cape.analyses.moments import Weights
 from cape.analyses.predictor import Predictor, supposed

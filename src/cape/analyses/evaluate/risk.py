@@ -18,27 +18,20 @@ less than 0.004 with the default bins in `tests/unit/analyses/evaluate/test_eval
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
 from cape.blocks.predicted import inverse
 from cape.core.arrays import Floats
-from cape.data import Schema
-from cape.show import Figure, Line, Mark, Shown, Table
-from cape.show.figures import DOTS
-from cape.show.numbers import between, number, rounded
-from cape.show.plain import plain
-from cape.show.tables import listed
+from cape.show.numbers import number
 from cape.stats.estimates import Estimate, unknown
 from cape.stats.moments import edge, enough
 from cape.stats.proportions import Share, quantile
 
-__all__ = ["MEASURES", "RiskModel", "RiskTable", "default_edges"]
+__all__ = ["MEASURES", "RiskTable", "default_edges"]
 
 MEASURES = (
     "AUC",
@@ -51,7 +44,6 @@ MEASURES = (
 _LEAST_SHARE = 0.25  # of Hanley and McNeil's variance
 _LEAST_SPREAD = 0.25
 _ROOM = 1.1
-_CROWDED = 0.25  # a bin with more of all rows than this hides too much
 _LEAST_RISK = 0.001
 
 
@@ -239,120 +231,3 @@ class _Area:
             return (self.value - area) ** 2 <= square * (self.sampling * area * (1 - area) + noise)
 
         return edge(holds, self.value, 0.0), edge(holds, self.value, 1.0)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class RiskModel(Shown):
-    """What a released table of predicted risks by outcome says of a model.
-
-    Attributes:
-        table: the released counts, and what follows from them.
-        estimates: AUC, Brier score, and sensitivity, specificity and predictive values at the threshold.
-    """
-
-    target: str
-    event: Any
-    schema: Schema
-    table: RiskTable
-    estimates: tuple[Estimate, ...]
-
-    @property
-    def confusion(self) -> Floats:
-        """The confusion matrix at the threshold: outcomes down, predictions across, the event last."""
-        return self.table.confusion()
-
-    @property
-    def roc(self) -> tuple[Floats, Floats]:
-        """1 - specificity and sensitivity at every edge, the highest threshold first."""
-        points = self.table.roc()
-        return np.array([x for x, _ in points]), np.array([y.value for _, y in points])
-
-    def tables(self) -> list[Table]:
-        """Return the measures, the confusion matrix, and the bins of the calibration plot."""
-        title = self.schema.title(f"{self.target}={self.event}")
-        (tn, fp), (fn, tp) = ((f"{cell:,.0f}" for cell in row) for row in self.confusion.tolist())
-        at = f"{self.table.threshold:g}"
-        noise = f"The count of each bin has noise with a standard deviation of {self.table.noise:.3g}."
-        caption = noise if self.table.noise else ""
-        matrix = Table(
-            ("", f"predicted below {at}", f"predicted {at} or more"),
-            (("without the event", tn, fp), ("with the event", fn, tp)),
-            f"Confusion matrix ({title})",
-            caption,
-        )
-        rows = []
-        for i, (mean, share) in enumerate(zip(self.table.predicted, self.table.observed(), strict=True)):
-            low, high = self.table.edges[i : i + 2]
-            cells = ("hidden", "") if share is None else _cells(share)
-            counts = (f"{cell:,.0f}" for cell in self.table.counts[i])
-            rows.append(
-                (f"{number(float(low))} to {number(float(high))}", *counts, number(float(mean)), *cells)
-            )
-        head = ("predicted risk", "without", "with", "mean prediction", "observed", "95% interval")
-        return [listed(self.estimates), matrix, Table(head, tuple(rows), "Calibration", caption, folded=True)]
-
-    def figures(self) -> Sequence[Figure]:
-        """Return the ROC curve, and the calibration plot."""
-        found = []
-        points = self.table.roc()
-        if points:
-            at = tuple(x for x, _ in points)
-            marks = tuple(Mark.of(y) for _, y in points)
-            line = Line(at, marks, "1 - specificity", "sensitivity", (0.0, 1.0), diagonal=True)
-            found.append(Figure((line,), _ROC))
-        seen = [
-            (p, o) for p, o in zip(self.table.predicted, self.table.observed(), strict=True) if o is not None
-        ]
-        if len(seen) > 1:
-            marks = tuple(Mark.of(share) for _, share in seen)
-            at = tuple(float(p) for p, _ in seen)
-            line = Line(at, marks, "mean predicted risk", "share of events", (0.0, 1.0), diagonal=True)
-            found.append(Figure((line,), _CALIBRATION))
-        return found
-
-    def notes(self) -> Sequence[str]:
-        """Return how risks were counted, and how much that may hide."""
-        found = [f"Risks are counted in {self.table.bins} bins; those of one bin are ties."]
-        if not self.table.known:
-            return found
-        n0, n1 = self.table.totals
-        tied = min(max(float(self.table.counts[:, 0] @ self.table.counts[:, 1] / (n0 * n1)), 0.0), 1.0)
-        found[0] = (
-            f"{found[0]} {tied:.1%} of all pairs of one person with the event and one without are ties: "
-            "most often, the AUC of the risks themselves is slightly larger."
-        )
-        shares = self.table.counts.sum(axis=1) / (n0 + n1)
-        if float(shares.max()) > _CROWDED:
-            low = int(shares.argmax())
-            ends = " to ".join(number(float(edge)) for edge in self.table.edges[low : low + 2])
-            found.append(f"{shares.max():.0%} of the rows are in one bin, {ends}: give edges that divide it.")
-        return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        false, true = self.roc
-        return plain(
-            {
-                "target": self.target,
-                "event": self.event,
-                "threshold": self.table.threshold,
-                "edges": self.table.edges,
-                "counts": self.table.counts,
-                "noise": self.table.noise,
-                "mean_prediction": self.table.predicted,
-                "confusion": self.confusion,
-                "roc": {"false_positive_rate": false, "true_positive_rate": true},
-            }
-        )
-
-
-def _cells(share: Estimate) -> tuple[str, str]:
-    error = share.standard_error
-    return rounded(share.value, error), between(share.interval(), error)
-
-
-_ROC = f"ROC curve, at the edges of the bins of predicted risk. {DOTS}"
-_CALIBRATION = (
-    "Calibration: the share of events among rows by their predicted risk; a calibrated model lies on the "
-    f"diagonal. {DOTS}"
-)

@@ -23,7 +23,8 @@ from cape.analyses.synthetic.choices import (
 )
 from cape.analyses.synthetic.facts import Facts, determined_by, impossible_cells
 from cape.analyses.synthetic.fit import require_mbi
-from cape.analyses.synthetic.model import Measured, Stage, SyntheticModel
+from cape.analyses.synthetic.measured import Measured, Stage
+from cape.analyses.synthetic.model import SyntheticModel
 from cape.analyses.tables.tables import Tables, cut
 from cape.blocks import Axis, Merged
 from cape.blocks.residuals import levels

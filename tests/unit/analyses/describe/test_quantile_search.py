@@ -14,18 +14,19 @@ from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.query import Answer
 from cape.stats.law import Law
+from cape.stats.ranks import Counted, Ranks
 from tests.unit.analyses.slow_sums import release, release_laplace, vectors
 
 SCHEMA = Schema(x=Number(0, 100, missing=False), y=Number(-5, 5))
 
 
 def counted(edges, counts, noise):
-    return search.Counted(np.array(edges, float), np.array(counts, float), noise)
+    return Counted(np.array(edges, float), np.array(counts, float), noise)
 
 
 def test_counts_of_all_stages_are_fitted_by_weighted_least_squares():
     first, last = counted([30, 60], [10, 30, 60], 2.0), counted([20, 45], [5, 22, 70], 1.0)
-    ranks = search.Ranks(0, 100, (first, counted([60], [38], 0.5), last))
+    ranks = Ranks(0, 100, (first, counted([60], [38], 0.5), last))
     np.testing.assert_array_equal(ranks.edges, [0, 20, 30, 45, 60, 100])
     sums = np.array(
         [
@@ -50,7 +51,7 @@ def test_counts_of_all_stages_are_fitted_by_weighted_least_squares():
 
 
 def test_a_public_total_is_kept():
-    ranks = search.Ranks(0, 100, (counted([50], [40, 70], 3.0),), total=100.0)
+    ranks = Ranks(0, 100, (counted([50], [40, 70], 3.0),), total=100.0)
     assert ranks.over(0.5)[-1] == pytest.approx(50, abs=1e-3)
     assert ranks.over(0.0)[1] == pytest.approx(35, abs=1e-3)  # both counts are 5 too many
     assert ranks.count_noise == 0
