@@ -7,7 +7,6 @@ small ones after it ask how far rows move the coefficients: sampling errors with
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -16,17 +15,15 @@ import numpy as np
 
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.formula import target_and_features
-from cape.analyses.regression.inference import Coefficients, Unsure, coefficients, largest, unreliable, widest
-from cape.analyses.regression.joint import Joint, rows_of
+from cape.analyses.regression.inference import Unsure
+from cape.analyses.regression.linear_estimate import Reading
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
-from cape.analyses.regression.ridge import Fit, fit
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
-from cape.core.arrays import Floats
-from cape.core.errors import InvalidInput, TooNoisyWarning, outside
+from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
@@ -38,12 +35,10 @@ _TERMS = (Y, YY, X, XY, XX)
 _WEIGHTS = (0.2, 1.0, 0.3, 0.75, 1.0)
 _TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
-_LESS = "GLM with the family 'gaussian' needs less where bounds are much wider than residuals."
 _PAID = 0.3  # the weight of y² where it is not free
 _GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
 Errors = Literal["robust", "classical"]
-INTERCEPT = "intercept"
 
 
 @dataclass(frozen=True, init=False)
@@ -164,14 +159,13 @@ class LinearRegression(Analysis):
         """Return what second moments say by themselves, with classical errors."""
         return self._result(self._read(answer))
 
-    def _read(self, answer: Answer) -> _Moments:
+    def _read(self, answer: Answer) -> Reading:
         sums = SecondMoments.of(answer, self.design, self._terms)
         ridge = None if self.ridge == "auto" else float(self.ridge) * sums.count
-        found = fit(sums, centred=self.intercept, ridge=ridge)
-        known = coefficients(sums, centred=self.intercept, loss=found.loss) if sums.enough else None
-        return _Moments(self, Units(self.design, answer.schema), sums, found, known)
+        units = Units(self.design, answer.schema)
+        return Reading.of(sums, units, self.target, intercept=self.intercept, ridge=ridge)
 
-    def _result(self, read: _Moments) -> AnalysisResult:
+    def _result(self, read: Reading) -> AnalysisResult:
         sums, found, known, units, joint = read.sums, read.fit, read.known, read.units, read.joint
         estimates = joint.estimates
         column = units.schema.number(self.target)
@@ -228,93 +222,3 @@ class LinearRegression(Analysis):
 
     def describe(self) -> str:
         return f"linear regression of {self.target} on {joined(self.features)}"
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """What second moments say: predictions, and coefficients if the number of rows is known."""
-
-    analysis: LinearRegression
-    units: Units
-    sums: SecondMoments
-    fit: Fit
-    known: Coefficients | None
-
-    @property
-    def shown(self) -> bool:
-        """Whether any coefficient is known better than its bounds."""
-        return any(isinstance(each.at, Unsure) or each.at is None for each in self.joint.estimates)
-
-    @property
-    def joint(self) -> Joint:
-        """The coefficients with all errors, in the users' units."""
-        column, first = self.units.schema.number(self.analysis.target), int(not self.analysis.intercept)
-        half, units, known = column.half, self.units, self.known
-        labels, within = (INTERCEPT, *units.names)[first:], self._limits
-        owners = ("", *units.owners)[first:]
-        if known is None:
-            return Joint(labels, within, owners=owners)
-        values = half * units.values(known.values)
-        values[0] += column.middle
-        pulls = half * units.matrix @ known.pull * largest(units, 2.0)
-
-        def rows(matrix: Floats) -> tuple[tuple[float, ...], ...]:
-            return rows_of(half**2 * units.covariance(matrix)[first:, first:])
-
-        return Joint(
-            labels,
-            within,
-            tuple(map(float, values[first:])),
-            rows(known.privacy),
-            rows(known.sampling),
-            rows(known.clear),
-            () if known.doubt is None else rows(known.doubt),
-            rows_of(pulls[first:]) if known.pull.any() else (),
-            owners,
-        )
-
-    @property
-    def moved(self) -> Floats:
-        """How far the ridge moves coefficients, in the users' units, if the sums have no noise in them."""
-        first, sums, known = int(not self.analysis.intercept), self.sums, self.known
-        if known is None:
-            return np.zeros(len(self.joint.labels))
-        true = coefficients(sums.silent, centred=self.analysis.intercept, loss=0.0).values[1:]
-        half = self.units.schema.number(self.analysis.target).half
-        return np.asarray(np.abs(half * self.units.matrix @ known.pull @ true)[first:])
-
-    @property
-    def _limits(self) -> tuple[tuple[float, float], ...]:
-        """Bounds on coefficients, if no column moves the target by more than its whole range."""
-        column = self.units.schema.number(self.analysis.target)
-        slopes = widest(self.units, 2.0, 1.0) * column.half
-        limits = [(-float(slope), float(slope)) for slope in slopes]
-        limits[0] = column.middle - float(slopes[0]), column.middle + float(slopes[0])
-        return tuple(limits[not self.analysis.intercept :])
-
-    def warn(self) -> None:
-        """Warn of coefficients that noise hides, or that do not vary."""
-        sums, known = self.sums, self.known
-        if known is None:
-            text = (
-                f"noise hides the number of rows ({sums.count:.0f}, with noise of {sums.count_noise:.0f}): "
-                "no coefficient is known. Use more rows, a larger share or more epsilon."
-            )
-        else:
-            text = unreliable(self.units.names, known.hidden, noise=sums.xx_noise > 0)
-            if sums.xx_noise > 0:
-                text += f" {_needed(known)}; {_LESS}"
-        warnings.warn(
-            f"{text} Wide intervals assume that no column moves {self.analysis.target} by more than its "
-            "whole range.",
-            TooNoisyWarning,
-            stacklevel=outside(),
-        )
-
-
-def _needed(known: Coefficients) -> str:
-    """Return how much more would be enough, in words, where the noise lets it be told."""
-    if known.smallest <= known.noise / 3:
-        return "It would take far more rows or a far larger epsilon"
-    needed = max(3 * known.noise / known.smallest, 1.0)
-    return f"About {needed:.1f} times the rows or the epsilon would be enough"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cape.analyses.parse_analysis import build_of
-from cape.analyses.sites.heterogeneity_effects import KINDS, BySite, by_site
+from cape.analyses.sites.by_site import KINDS, BySite, by_site
 from cape.analyses.sites.heterogeneity_estimate import quantity
 from cape.analyses.sites.heterogeneity_model import HeterogeneityModel
 from cape.blocks.terms import parse
@@ -42,7 +42,7 @@ class Heterogeneity(Analysis):
 
     **Sensitivity** 2 sqrt(columns) of means and differences of means under replace-one, sqrt(2 columns)
     under add-remove; sqrt(2 columns) and sqrt(columns) of shares; that of a linear regression's second
-    moments for coefficients. Proof in `heterogeneity_effects`.
+    moments for coefficients. Proof in `by_site`.
 
     Args:
         of: a `Mean`, a `Proportion` of columns with two categories, a `Difference` between two groups, an

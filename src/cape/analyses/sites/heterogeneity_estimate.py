@@ -1,6 +1,6 @@
 """What all sites say together of one quantity: effects of a meta-analysis as estimates.
 
-How each is computed is in `stats/meta_analysis.py`; effects of sites come from `heterogeneity_effects`.
+How each is computed is in `stats/meta_analysis.py`; effects of sites come from `site_effects`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cape.analyses.sites.heterogeneity_effects import SiteEffects
 from cape.analyses.sites.heterogeneity_model import Quantity
+from cape.analyses.sites.site_effects import SiteEffects
 from cape.stats.estimates import Estimate, unknown
 from cape.stats.meta_analysis import Synthesis
 
