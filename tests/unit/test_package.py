@@ -189,6 +189,40 @@ def test_statistics_import_the_core_alone():
         assert all(name.startswith(("cape.core.", "cape.stats.")) for name in ours), path
 
 
+FAMILIES = ["describe", "compare", "tables", "regression", "survival", "sites", "evaluate", "synthetic"]
+"""Each family of analyses may import those before it, and what they share beside them."""
+OF_ALL = {"__init__.py", "registry.py"}  # list what all families have
+
+
+def test_families_of_analyses_import_those_before_them():
+    root = SOURCE / "analyses"
+    assert sorted(FAMILIES) == sorted(path.parent.name for path in root.glob("*/__init__.py"))
+    for path in sorted(root.rglob("*.py")):
+        own = path.relative_to(root).parts[0]
+        before = FAMILIES[: FAMILIES.index(own) + 1] if own in FAMILIES else []
+        taken = {name.split(".")[2] for name in imported(path) if name.startswith("cape.analyses.")}
+        assert own in OF_ALL or not taken & set(FAMILIES) - set(before), path
+
+
+def test_the_map_of_contributing_has_the_families_in_this_order():
+    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text()
+    places = [text.index(f"\n    {family}/ ") for family in FAMILIES]
+    assert places == sorted(places)
+
+
+def test_statistics_are_tested_alone():
+    for path in sorted((SOURCE.parents[1] / "tests/unit/stats").glob("*.py")):
+        ours = {name for name in imported(path) if name.split(".")[0] in ("cape", "tests", "benchmarks")}
+        assert all(name.startswith(("cape.core.", "cape.stats.", "tests.slices.")) for name in ours), path
+
+
+def test_every_module_of_statistics_has_tests_of_its_own():
+    tests = SOURCE.parents[1] / "tests/unit/stats"
+    tested = {name for path in tests.glob("test_*.py") for name in imported(path)}
+    for path in set((SOURCE / "stats").glob("*.py")) - {SOURCE / "stats/__init__.py"}:
+        assert any(name.startswith(f"cape.stats.{path.stem}.") for name in tested), path
+
+
 def test_nothing_imports_the_command_line():
     for path in set(SOURCE.rglob("*.py")) - set((SOURCE / "cli").rglob("*.py")) - {SOURCE / "__main__.py"}:
         assert not [name for name in imported(path) if name.startswith("cape.cli")], path

@@ -1,20 +1,14 @@
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.analyses import ContingencyTable, Histogram
 from cape.core.errors import InvalidInput
-from cape.data import Schema
-from cape.engine.query import Answer
-from cape.stats.estimates import Estimate, Estimates, Labels
-
-SCHEMA = Schema(age=(0, 100), sex=["f", "m"], stage=["I", "II", "III"])
+from cape.stats.estimates import Estimate, Estimates
 
 
 class Ends:
@@ -74,24 +68,6 @@ def test_as_many_values_as_labels_are_wanted() -> None:
 
 def test_a_long_column_is_printed_in_part() -> None:
     assert "and 999,990 more" in repr(Estimates([""] * 1_000_000, np.zeros(1_000_000), 0.0, 1.0))
-
-
-@pytest.mark.slow(1)
-def test_labels_of_a_histogram_are_written_when_they_are_looked_at() -> None:
-    question, bins = Histogram("age", bins=1_000_000), 1_000_000
-    found = Estimates.of(question.finish(Answer(((np.ones(bins),),), ((1.0,),), None, SCHEMA)))
-    assert isinstance(found.labels, Labels)
-    assert found[0].label == "age in [0, 0.0001)"
-    assert found[-1].label == "age in [99.9999, 100]"
-    assert found.labels[10:12] == ["age in [0.001, 0.0011)", "age in [0.0011, 0.0012)"]
-    assert pickle.loads(pickle.dumps(found[:2])) == found[:2]
-
-
-def test_cells_are_labelled_with_the_last_column_running_fastest() -> None:
-    answer = Answer(((np.arange(6.0).reshape(2, 3),),), ((1.0,),), None, SCHEMA)
-    found = ContingencyTable("sex", "stage").finish(answer)
-    assert [e.label for e in found] == [f"sex={s}, stage={t}" for s in "fm" for t in ("I", "II", "III")]
-    assert found.values.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_interval_beyond_what_is_possible_ends_where_that_ends():

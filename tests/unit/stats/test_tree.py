@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cape.analyses.describe.tree_axes import level_axes
 from cape.core.errors import InvalidInput
-from cape.data import Number
-from cape.stats.tree import BRANCHING, Tree, check_bins, depth, sizes
+from cape.stats.tree import BRANCHING, Tree, check_bins, sizes
 
 
 def design(levels):
@@ -109,14 +107,6 @@ def test_what_the_module_says_about_branching():
         assert prefix_error(branching, levels) == pytest.approx(error, abs=0.006), (branching, levels)
     best = min(prefix_error(4, 4, ratio) for ratio in np.linspace(0.6, 2, 15))
     assert best > 0.97 * prefix_error(4, 4)
-
-
-def test_the_levels_are_cut_at_the_same_edges():
-    axes = level_axes("x", Number(0.1, 0.7), 256)
-    fine = axes[-1].edges
-    assert [len(axis.edges) - 1 for axis in axes] == [4, 16, 64, 256]
-    assert all(set(axis.edges) <= set(fine) for axis in axes)
-    assert depth(256) == 4
 
 
 @pytest.mark.parametrize("bins", [0, 1, 2, 8, 100, 4**9, 64.0, "64"])

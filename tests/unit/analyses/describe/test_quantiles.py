@@ -9,7 +9,9 @@ import pytest
 
 from benchmarks import columns
 from cape.analyses import Quantiles
+from cape.analyses.describe.tree_axes import level_axes
 from cape.data import Number, Schema
+from cape.stats.tree import depth
 from tests.unit.analyses.slow_sums import exact, noisy, release
 
 SCHEMA = columns.SCHEMA
@@ -73,3 +75,11 @@ def test_noise_at_a_spike_at_a_bound_is_what_releases_show():
     for place in range(2):
         values = [estimates[place].value for estimates in found]
         assert np.std(values) == pytest.approx(found[0][place].privacy, rel=0.2)
+
+
+def test_the_levels_are_cut_at_the_same_edges():
+    axes = level_axes("x", Number(0.1, 0.7), 256)
+    fine = axes[-1].edges
+    assert [len(axis.edges) - 1 for axis in axes] == [4, 16, 64, 256]
+    assert all(set(axis.edges) <= set(fine) for axis in axes)
+    assert depth(256) == 4
