@@ -6,7 +6,7 @@ is the root of d' S^-1 d, d the difference of both groups' shares of all categor
 mean of their covariance matrices (Yang and Dalton): with two categories the same as that of a number. Noise
 adds the trace of S^-1 V to the square, V its covariance in d; it is given back. Of more than two groups it is
 the largest of each two.
-Tested in tests/unit/analyses/describe/test_table_one.py.
+Tested in tests/unit/stats/test_balance.py and tests/unit/analyses/describe/test_table_one.py.
 """
 
 from __future__ import annotations

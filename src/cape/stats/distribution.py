@@ -1,7 +1,7 @@
 """A distribution function from noisy counts in bins, and quantiles read off it, with their errors.
 
-Tested in tests/unit/analyses/describe/test_quantiles.py and, for coverage, in
-tests/unit/analyses/test_coverage.py.
+Tested in tests/unit/stats/test_distribution.py, tests/unit/analyses/describe/test_quantiles.py and, for
+coverage, in tests/unit/analyses/test_coverage.py.
 """
 
 from __future__ import annotations

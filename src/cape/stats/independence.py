@@ -11,8 +11,8 @@ vanish at the true margins.
 With scores s_i and t_j of ordered categories, u_i = (s_i - mean) sqrt(r_i) / SD and v alike give one contrast
 with the same covariance. Its square is n times the squared correlation of the scores: the test for trend of
 Cochran and Armitage if one column has two categories.
-Tested in tests/unit/analyses/test_coverage.py, tests/unit/analyses/compare/test_association.py and by
-compare.size.
+Tested in tests/unit/stats/test_independence.py, tests/unit/analyses/test_coverage.py,
+tests/unit/analyses/compare/test_association.py and by compare.size.
 """
 
 from __future__ import annotations

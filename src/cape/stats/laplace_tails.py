@@ -4,7 +4,8 @@ Errors are a Gaussian one from sampling and privacy noise of a known law (`cape.
 count standard errors by a normal or Student's quantile keep them, stretched by how much further the true law
 reaches at that level. Statistics that are sums of squares keep chi-square, matched to the mean and the
 variance that the excess kurtosis of the noise gives them.
-Tested in tests/unit/stats/test_laplace_tails.py.
+Tested in tests/unit/stats/test_laplace_tails.py and, for coverage, in
+tests/unit/analyses/test_laplace_coverage.py.
 """
 
 from __future__ import annotations

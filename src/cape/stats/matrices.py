@@ -2,7 +2,7 @@
 
 The noise of a released matrix is independent above the diagonal, with standard deviation `noise`, and
 sqrt(2) times that on it: then it looks the same in every basis, and its largest eigenvalue is about 2 sqrt(d)
-times `noise`.
+times `noise`. Tested in tests/unit/stats/test_matrices.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A cell t of a scaled column lies in [-1, 1]. The count, the sum of t and the sum of t² carry noise of known
 sizes; intervals count it beside the error of having sampled people.
-Tested in tests/unit/analyses/test_coverage.py, on skewed, zero-inflated, rare and missing cells.
+Tested in tests/unit/stats/test_moments.py and, on skewed, zero-inflated, rare and missing cells, in
+tests/unit/analyses/test_coverage.py.
 """
 
 from __future__ import annotations

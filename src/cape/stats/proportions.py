@@ -4,6 +4,7 @@ For a true share p, a - p N has mean 0 and the variance N p (1 - p) from samplin
 noise, where A and C are the variances of the noise in a and in N and B is their covariance. The p for which
 a - p N lies within q standard errors solve a quadratic: without noise it is Wilson's interval, without
 sampling Fieller's. Where noise could make N zero, the interval is [0, 1].
+Tested in tests/unit/stats/test_proportions.py.
 """
 
 from __future__ import annotations

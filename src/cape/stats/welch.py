@@ -12,7 +12,7 @@ it that noise adds is known, and what is left is not negative: an estimate of it
 however large the noise in it, and degrees of freedom, which know of no such limit, would make the test timid.
 So P is a mixture (`_mixture`): over estimates of the variances as sampling and noise draw them, with a fixed
 seed, of the chance that the statistic with these weights is as large.
-Tested in tests/unit/analyses/compare/test_difference.py and by compare.size.
+Tested in tests/unit/stats/test_welch.py, tests/unit/analyses/compare/test_difference.py and by compare.size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rank tests of noisy histograms: Mann and Whitney's, Kruskal and Wallis's, and of the right size with noise."""
+"""Rank tests of noisy histograms: those of Mann and Whitney and of Kruskal and Wallis, with noise counted."""
 
 from __future__ import annotations
 
