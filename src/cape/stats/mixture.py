@@ -4,7 +4,8 @@ A variance tau² has a confidence distribution: the tau² with P(statistic large
 where what has a negative one is 0. Given tau², an estimate is normal with a known error; mixed over the
 quantiles, its interval holds with few sites, where one value of tau² would make it too narrow. For k equal
 sites without any other error the mixture is Student's t on k - 1 degrees of freedom exactly, because
-(k - 1) s² / tau² is chi-square. Tested in tests/unit/stats/test_mixture.py and tests/unit/stats/test_meta_analysis.py.
+(k - 1) s² / tau² is chi-square.
+Tested in tests/unit/stats/test_mixture.py and tests/unit/stats/test_meta_analysis.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Claim. They are neither noise nor secret: nothing that is drawn here ever touche
 Reason. A generator starts at a seed that stands in the code, so that everybody who holds a release computes
 the same P value or band from it, every time. This is the one module of the package that may use a predictable
 generator; noise and secrets come from `cape.noise.SecureStream`.
-Tested in tests/unit/stats/test_simulation.py and tests/unit/test_package.py: no other module has one, and modules that sum rows lie below analyses.
+Tested in tests/unit/stats/test_simulation.py, and in tests/unit/test_package.py: no other module has one,
+and modules that sum rows lie below analyses.
 """
 
 from __future__ import annotations
