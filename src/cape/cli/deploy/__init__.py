@@ -1,4 +1,7 @@
-"""`cape deploy`: kits for a study across machines, the coordinator's keys, and a rehearsal on one machine."""
+"""`cape deploy`: kits for a study across machines, the coordinator's keys, and a rehearsal on one machine.
+
+Not here: what is in a kit (`flare`).
+"""
 
 from __future__ import annotations
 

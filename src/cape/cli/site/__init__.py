@@ -1,4 +1,7 @@
-"""`cape site`: a site's key, policy, inbox and ledger, for its data steward. None of it needs a network."""
+"""`cape site`: a site's key, policy, inbox and ledger, for its data steward. None of it needs a network.
+
+Not here: what a steward may do (`site/admin`).
+"""
 
 from __future__ import annotations
 
