@@ -111,14 +111,17 @@ def first() -> int:
     print(f"First the tests of what has changed: {' '.join(chosen)}", flush=True)
     pytest = ["pytest", "-m", "not slow", "-x", "-q", "-n", "auto", "--dist", "worksteal", *chosen]
     running = {
-        name: subprocess.Popen([*python, *arguments], cwd=ROOT)
+        name: subprocess.Popen([*python, *arguments], cwd=ROOT, start_new_session=True)
         for name, arguments in (("mypy", ["mypy"]), ("pytest", pytest))
     }
     return watched(running, until)
 
 
 def watched(running: dict[str, subprocess.Popen[bytes]], until: float) -> int:
-    """Wait for processes; return 1 as soon as one fails, and 0 once all have passed or the time is up."""
+    """Wait for processes, each with a session of its own.
+
+    Return 1 as soon as one fails, and 0 once all have passed or the time is up.
+    """
     try:
         while any(process.poll() is None for process in running.values()) and time.monotonic() < until:
             failed = [name for name, process in running.items() if process.poll()]
@@ -141,12 +144,13 @@ def watched(running: dict[str, subprocess.Popen[bytes]], until: float) -> int:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it has started."""
     if process.poll() is None:
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGTERM)
     try:
         process.wait(10)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
