@@ -66,8 +66,6 @@ def test_version_help_and_completion_import_no_command():
     for arguments, variables, expected in (
         (["--version"], {}, "cape "),
         (["--help"], {}, "Show noise, expected error and guarantee"),
-        ([], {}, "cape demo"),
-        ([], by_bash | {"COMP_WORDS": "cape p", "COMP_CWORD": "1"}, "plan"),
         ([], by_bash | {"COMP_WORDS": "cape site ", "COMP_CWORD": "2"}, "export-key"),
         ([], {"_CAPE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "cape de"}, '"deploy":"Kits for'),
     ):
@@ -79,12 +77,11 @@ def test_version_help_and_completion_import_no_command():
 
 
 def test_what_is_typed_is_imported_alone():
-    printed, loaded = after(AS_TYPED, "plan", "--help")
-    assert "STUDY" in printed
-    assert "cape.cli.plan" in loaded
-    assert not {"cape.cli.run", "cape.cli.site", "cape.cli.deploy"} & loaded
-    printed, _ = after(AS_TYPED, _CAPE_COMPLETE="complete_bash", COMP_WORDS="cape plan --", COMP_CWORD="2")
+    typed = {"_CAPE_COMPLETE": "complete_bash", "COMP_WORDS": "cape bench --", "COMP_CWORD": "2"}
+    printed, loaded = after(AS_TYPED, **typed)
     assert "--json" in printed
+    assert "cape.cli.bench" in loaded
+    assert not {"cape.cli.plan", "cape.cli.site", "cape.cli.deploy"} & loaded
 
 
 def test_a_name_that_is_not_listed_is_refused_with_the_nearest(cape):
