@@ -1,5 +1,7 @@
 """Intervals for what is computed from synthetic rows: they count people, privacy noise and synthesis.
 
+Not here: the rows themselves and their model (`analyses/synthetic`).
+
 `combine` repeats the whole study on the computer, m times: rows are drawn from the fitted model, the same
 tables are measured with fresh noise of the same size, a model is fitted to them, and synthetic rows are drawn
 from that. How what you compute varies among the repetitions is how it varies among studies like this one, and

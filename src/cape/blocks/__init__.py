@@ -1,7 +1,9 @@
-"""Sums over rows that a site can be asked for, each of exact integers, and the tables that compute them.
+"""Sums over rows that a site can be asked for, each of exact integers: one module for each kind, as `Block`
+asks of it; clipping of rows, persons and scores; sampling of records; tables in memory and in batches.
 
-One module for each kind of sum; what it must say is in `Block`. No noise is added here, and nothing is
-released (`cape.engine`). `Table` loads polars and narwhals, and is imported when it is first used.
+Not here: noise, and what a sum is asked for. Nothing is released here (`engine`).
+
+`Table` loads polars and narwhals, and is imported when it is first used.
 """
 
 from __future__ import annotations

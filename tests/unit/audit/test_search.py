@@ -39,6 +39,7 @@ def test_the_worst_pair_is_found(name, neighbours):
 
 
 @pytest.mark.one_in(8, seconds=1.5)
+@pytest.mark.slow_cases("mixed-model", seconds=3.6)
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(ONE_STAGE) - {"k-means"}))
 def test_questions_that_follow_answers_are_searched_too(name):
     found = find(name, "replace-one", BUDGET, 1)

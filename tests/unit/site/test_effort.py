@@ -190,6 +190,13 @@ def test_a_preview_says_what_is_judged_later(world: World, computed: list[str]):
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: hostile.name)
 @pytest.mark.one_in(4, seconds=1)
+@pytest.mark.slow_cases(
+    "binomial, 399 features, forged",
+    "multinomial, 399 features, forged",
+    "negative-binomial, 399 features, forged",
+    "a mixed model, 399 features, forged",
+    seconds=5,
+)
 def test_every_hostile_study_is_known_to_be_long_or_is_quickly_asked(hostile: Hostile):
     """`benchmarks edge.cost` measures the rest."""
     with contextlib.suppress(InvalidInput):
