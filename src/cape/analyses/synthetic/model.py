@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cape.analyses.synthetic.check import Association
 
-__all__ = ["Measured", "Stage", "SyntheticModel"]
+__all__ = ["Measured", "Stage", "SyntheticModel", "cells"]
 
 Columns = tuple[int, ...]
 _MERGED = 2.0  # how many times the noise of one count that of a group counts for, at most
@@ -214,7 +214,7 @@ class SyntheticModel(Shown):
         places = self.levels_of(rows, random)
         found = {}
         for each, place in zip(self.measured.levels(self.schema), places, strict=True):
-            found[each.column] = _cells(each, place, random)
+            found[each.column] = cells(each, place, random.random(rows))
         return pl.DataFrame(found)
 
     def table(self, *columns: str) -> Floats:
@@ -361,19 +361,27 @@ class SyntheticModel(Shown):
         return self.columns.index(name)
 
 
-def _cells(levels: Levels, places: Integers, random: Random) -> pl.Series:
-    """Return the cells of a column: categories, or numbers spread evenly over their bins."""
+def cells(levels: Levels, places: Integers, within: Floats) -> pl.Series:
+    """Return the cells of a column: categories, or numbers at these parts of the way through their bins."""
     import polars as pl
 
-    if levels.edges is None:
+    if levels.ends is None:
         return pl.Series([levels.values[place] for place in places])
-    edges = np.array(levels.edges)
-    bins = len(edges) - 1
-    absent = places >= bins
-    inside = np.where(absent, 0, places)
-    low, width = edges[inside], np.diff(edges)[inside]
-    digits = _DIGITS - math.floor(math.log10(float(np.diff(edges).min())))
-    step = 10.0**digits
-    values = np.maximum(np.floor((low + width * random.random(len(places))) * step) / step, low)
-    cells = pl.Series(values)
-    return cells.set(pl.Series(absent), None) if absent.any() else cells
+    ends = np.array(levels.ends)
+    absent = places >= len(ends)
+    low, high = ends[np.where(absent, 0, places)].T
+    if levels.whole:
+        values = low + np.minimum(np.floor(within * (high - low + 1)), high - low)
+        found = pl.Series(values.astype(np.int64))
+    else:
+        widths = ends[:, 1] - ends[:, 0]
+        step = 10.0 ** (_DIGITS - math.floor(math.log10(float(widths[widths > 0].min(initial=1.0)))))
+        values = np.floor((low + (high - low) * within) * step) / step
+        single = np.roll(widths == 0, 1) & (
+            ends[:, 0] == np.roll(ends[:, 1], 1)
+        )  # the bin before is its lower end
+        above = low + np.where(
+            single[np.where(absent, 0, places)], np.minimum(1 / step, (high - low) / 2), 0.0
+        )
+        found = pl.Series(np.where(high > low, np.maximum(values, above), low))
+    return found.set(pl.Series(absent), None) if absent.any() else found

@@ -220,7 +220,10 @@ class TablesModel(Shown):
         return plain(
             {
                 "columns": [
-                    {key: getattr(each, key) for key in ("column", "names", "values", "edges", "missing")}
+                    {
+                        key: getattr(each, key)
+                        for key in ("column", "names", "values", "edges", "missing", "ends", "whole")
+                    }
                     for each in measured.levels
                 ],
                 "residuals": [
@@ -247,6 +250,8 @@ class TablesModel(Shown):
                     tuple(each["values"]),
                     None if each["edges"] is None else tuple(each["edges"]),
                     bool(each["missing"]),
+                    each.get("ends") and tuple((low, high) for low, high in each["ends"]),
+                    bool(each.get("whole")),
                 )
                 for each in found["columns"]
             )
