@@ -32,9 +32,9 @@ class Number:
     plans use it. None of these plays a part when columns are compared, as a site compares a study's with its
     own.
 
-    `integer` says that cells are whole numbers, such as counts or ages in years: tables then cut between them,
-    and synthetic rows have whole numbers. A cell that is none is read as it is, and counts in tables as the
-    whole number below it; `cape check` names such cells. It plays no part in comparisons either.
+    `integer` says that cells are whole numbers, such as counts or ages in years: tables then cut between
+    them, and synthetic rows have whole numbers. A cell that is none is read as it is, and counts in tables as
+    the whole number below it; `cape check` names such cells. It plays no part in comparisons either.
 
     Bounds that are dates (`datetime.date`, or text such as "2015-01-01") make a column of dates: its cells
     are days since 1970-01-01, for expressions such as days_between(admitted, discharged). `sql` is the

@@ -446,8 +446,8 @@ def _described(description: Mapping[Any, Any]) -> Column:
     if keys == {"categories"} and not {"unit", "per"} & set(shown):
         return Category(_values(description["categories"]), missing, **shown)
     raise InvalidInput(
-        "keys must be low and high, or bounds (and missing, label, unit, per, expected, integer), or categories "
-        f"(and missing, label, expected), not {check.show(sorted(map(str, description)))}"
+        "keys must be low and high, or bounds (and missing, label, unit, per, expected, integer), or "
+        f"categories (and missing, label, expected), not {check.show(sorted(map(str, description)))}"
     )
 
 

@@ -56,8 +56,8 @@ def warnings(survey: Survey) -> list[Trouble]:
             found.append(
                 Trouble(
                     column.name,
-                    f"{_count(odd.count, 'cell')} not whole {_at(survey, odd)}{_shown(odd)}, and the schema says "
-                    f"integer = true: in tables and synthetic rows {counts} as the whole number below",
+                    f"{_count(odd.count, 'cell')} not whole {_at(survey, odd)}{_shown(odd)}, and the schema "
+                    f"says integer = true: in tables and synthetic rows {counts} as the whole number below",
                 )
             )
         if survey.rows and column.missing == survey.rows:

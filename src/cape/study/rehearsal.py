@@ -106,4 +106,4 @@ def _numbers(column: Number, ranks: np.ndarray[Any, Any]) -> pl.Series:
 
 def _whole(column: Number) -> bool:
     """Return whether cells are taken to be whole numbers: stated, or bounds are, and hold more than a few."""
-    return column.integer or column.low.is_integer() and column.high.is_integer() and 2 * column.half >= 10
+    return column.integer or (column.low.is_integer() and column.high.is_integer() and 2 * column.half >= 10)

@@ -377,11 +377,7 @@ def cells(levels: Levels, places: Integers, within: Floats) -> pl.Series:
         widths = ends[:, 1] - ends[:, 0]
         step = 10.0 ** (_DIGITS - math.floor(math.log10(float(widths[widths > 0].min(initial=1.0)))))
         values = np.floor((low + (high - low) * within) * step) / step
-        single = np.roll(widths == 0, 1) & (
-            ends[:, 0] == np.roll(ends[:, 1], 1)
-        )  # the bin before is its lower end
-        above = low + np.where(
-            single[np.where(absent, 0, places)], np.minimum(1 / step, (high - low) / 2), 0.0
-        )
-        found = pl.Series(np.where(high > low, np.maximum(values, above), low))
+        least = np.minimum(low + 1 / step, (low + high) / 2)  # a lower end with a bin of its own is not in it
+        taken = np.isin(low, ends[widths == 0, 0])
+        found = pl.Series(np.where(high > low, np.maximum(values, np.where(taken, least, low)), low))
     return found.set(pl.Series(absent), None) if absent.any() else found

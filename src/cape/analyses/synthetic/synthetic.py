@@ -78,8 +78,8 @@ class SyntheticData(Analysis):
         rows: how many rows `cape run` writes, and `sample()` draws; by default as many as there are.
         edges: column -> edges of its bins, within its bounds.
         bins: into how many equal parts the bounds of a number without edges are cut; or column -> so many.
-            A column of at most 128 whole numbers (`integer = true`) that this does not name, or `edges`, has a
-            bin for each.
+            A column of at most 128 whole numbers (`integer = true`) has a bin for each, unless it is named
+            here or in `edges`.
         impossible: public facts: cells of two columns that no row can have, each a category or, for a number,
             two bounds, as in {"age": [0, 12], "married": "yes"}.
         determines: public facts: column -> another -> the value of that for each value of the column.

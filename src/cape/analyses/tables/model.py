@@ -31,6 +31,7 @@ _HEAT = (
     "Cramér's V of each pair of columns, noise taken off: 0 if they are independent, 1 if each gives the "
     "other. Point at a cell for its interval."
 )
+_LEVELS = ("column", "names", "values", "edges", "missing", "ends", "whole")
 _SHADES = " ░▒▓█"
 
 
@@ -219,13 +220,7 @@ class TablesModel(Shown):
         measured = self.measured
         return plain(
             {
-                "columns": [
-                    {
-                        key: getattr(each, key)
-                        for key in ("column", "names", "values", "edges", "missing", "ends", "whole")
-                    }
-                    for each in measured.levels
-                ],
+                "columns": [{key: getattr(each, key) for key in _LEVELS} for each in measured.levels],
                 "residuals": [
                     {
                         "columns": [measured.levels[i].column for i in places],

@@ -192,7 +192,7 @@ def cut(
 ) -> tuple[Axis, ...]:
     """Return columns as axes of tables, numbers cut at edges within their bounds or into equal bins.
 
-    Whole numbers are cut between them, into bins that hold as many of them as can be, and at most one for each.
+    Whole numbers are cut between them, into bins that hold equally many, as nearly as can be.
     """
     many = {} if bins is None or isinstance(bins, int) else dict(bins)
     found = []
@@ -232,8 +232,8 @@ def _stated(axis: Axis, column: Number) -> Axis:
         least, most = spans(axis.edges, column)
         for low, high in itertools.compress(itertools.pairwise(axis.edges), most < least):
             raise InvalidInput(
-                f"edges of {axis.column!r} leave no whole number from {low:g} to below {high:g}, and the schema "
-                "says integer = true; leave an edge out"
+                f"edges of {axis.column!r} leave no whole number from {low:g} to below {high:g}, and the "
+                "schema says integer = true; leave an edge out"
             )
     return axis
 
