@@ -137,22 +137,24 @@ def _adult(folder: Path) -> Population:
 
 
 def _heart(folder: Path) -> Population:
-    parts = [
-        pl.read_csv(path, has_header=False, null_values=["?"], infer_schema_length=None)
-        for path in sorted((folder / "heart").glob("processed.*.data"))
-    ]
-    rows = pl.concat(
+    names = [f"column_{i}" for i in range(1, 15)]
+    given = pl.concat(
         [
-            pl.DataFrame(
-                {
-                    "ill": (part["column_14"] > 0).cast(pl.Int64),
-                    "age": part["column_1"].cast(pl.Int64),
-                    "chol": part["column_5"].cast(pl.Float64),
-                    "depression": part["column_10"].cast(pl.Float64).clip(0.0, 8.0),
-                }
+            pl.read_csv(
+                path,
+                has_header=False,
+                new_columns=names,
+                null_values=["?"],
+                schema_overrides=[pl.Float64] * 14,
             )
-            for part in parts
+            for path in sorted((folder / "heart").glob("processed.*.data"))
         ]
+    )
+    rows = given.select(
+        (pl.col("column_14") > 0).cast(pl.Int64).alias("ill"),
+        pl.col("column_1").cast(pl.Int64).alias("age"),
+        pl.col("column_5").alias("chol"),
+        pl.col("column_10").clip(0.0, 8.0).alias("depression"),
     ).drop_nulls()
     schema = {
         "ill": _YES,
