@@ -51,6 +51,15 @@ def warnings(survey: Survey) -> list[Trouble]:
         found.append(Trouble("", f"the file seems to have {_layout(survey)}, and is not read so"))
     for column in survey.columns:
         found += _beyond(column)
+        if (odd := column.fractions).count:
+            counts = "it counts" if odd.count == 1 else "they count"
+            found.append(
+                Trouble(
+                    column.name,
+                    f"{_count(odd.count, 'cell')} not whole {_at(survey, odd)}{_shown(odd)}, and the schema "
+                    f"says integer = true: in tables and synthetic rows {counts} as the whole number below",
+                )
+            )
         if survey.rows and column.missing == survey.rows:
             found.append(Trouble(column.name, f"empty: all {_number(survey.rows)} cells are missing"))
     if survey.joined and survey.broken.count:
