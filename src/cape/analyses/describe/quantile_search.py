@@ -205,7 +205,7 @@ class Ranks:
         return float(self.edges[max(first - 1, 0)]), float(self.edges[min(last + 1, len(over) - 1)])
 
     @cached_property
-    def _likely(self) -> Floats:
+    def likely(self) -> Floats:
         """The share below each edge if neighbouring atoms are alike."""
         sums, counts = self._system
         wide = np.diff(self.edges) / (self.high - self.low)
@@ -227,7 +227,7 @@ class Ranks:
 
     def value(self, share: float) -> float:
         """Return where the likely distribution reaches a share, straight between edges."""
-        share, shares = min(max(share, 0.0), 1.0), self._likely
+        share, shares = min(max(share, 0.0), 1.0), self.likely
         i = min(max(int(np.searchsorted(shares, share)), 1), len(shares) - 1)
         low, high = shares[i - 1], shares[i]
         part = (share - low) / (high - low) if high > low else 0.5
@@ -293,7 +293,7 @@ def brackets(
     for prob in probs:
         reach = _BRACKET * np.hypot(ranks.errors(prob)[0], ranks.sampling(prob))
         start, end = ranks.between(prob, reach)
-        held = np.interp([start, end], ranks.edges, ranks._likely) * ranks.count
+        held = np.interp([start, end], ranks.edges, ranks.likely) * ranks.count
         inside = max(float(held[1] - held[0]), 1.0)
         for_value = (inside / (_CELL * noise)) ** (2 / 3) if noise else math.inf
         wanted = max(for_value, inside / (2 * ranks.sampling(prob)))
@@ -304,7 +304,7 @@ def brackets(
 
 def last(name: str, column: Number, ranks: Ranks, probs: Sequence[float], noise: float, public: bool) -> Cut:
     """Return the cut of the last stage; with a public total one count is enough for one quantile."""
-    inside, shares = ranks.edges[1:-1], ranks._likely[1:-1] * ranks.count
+    inside, shares = ranks.edges[1:-1], ranks.likely[1:-1] * ranks.count
     edges: list[float] = []
     for prob in probs:
         value = ranks.value(prob)
