@@ -33,7 +33,7 @@ from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import between, number, rounded
+from cape.show.numbers import LEVEL, between, number, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
 from cape.stats.estimates import Estimate, unknown
@@ -199,6 +199,14 @@ class RiskTable:
         cut = self._cut
         return np.stack([self.counts[:cut].sum(axis=0), self.counts[cut:].sum(axis=0)], axis=1)
 
+    def cells(self) -> list[list[str]]:
+        """Return the same as text: counts that are possible, each with its interval where it has noise."""
+        errors = [self.noise * math.sqrt(bins) for bins in (self._cut, self.bins - self._cut)]
+        return [
+            [_counted(count, error) for count, error in zip(row, errors, strict=True)]
+            for row in self.confusion().tolist()
+        ]
+
     @property
     def _cut(self) -> int:
         return int(np.searchsorted(self.edges, self.threshold))
@@ -306,7 +314,7 @@ class RiskModel(Shown):
     def tables(self) -> list[Table]:
         """Return the measures, the confusion matrix, and the bins of the calibration plot."""
         title = self.schema.title(f"{self.target}={self.event}")
-        (tn, fp), (fn, tp) = ((f"{cell:,.0f}" for cell in row) for row in self.confusion.tolist())
+        (tn, fp), (fn, tp) = self.table.cells()
         at = f"{self.table.threshold:g}"
         noise = f"The count of each bin has noise with a standard deviation of {self.table.noise:.3g}."
         caption = noise if self.table.noise else ""
@@ -314,7 +322,7 @@ class RiskModel(Shown):
             ("", f"predicted below {at}", f"predicted {at} or more"),
             (("without the event", tn, fp), ("with the event", fn, tp)),
             f"Confusion matrix ({title})",
-            caption,
+            f"Counts with {LEVEL:.0%} intervals of their noise." if self.table.noise else "",
         )
         rows = []
         for i, (mean, share) in enumerate(zip(self.table.predicted, self.table.observed(), strict=True)):
@@ -384,6 +392,13 @@ class RiskModel(Shown):
                 "roc": {"false_positive_rate": false, "true_positive_rate": true},
             }
         )
+
+
+def _counted(count: float, noise: float) -> str:
+    value, reach = max(count, 0.0), quantile(LEVEL) * noise
+    if not noise:
+        return f"{value:,.0f}"
+    return f"{value:,.0f} ({max(count - reach, 0.0):,.0f} to {max(count + reach, 0.0):,.0f})"
 
 
 def _cells(share: Estimate) -> tuple[str, str]:
