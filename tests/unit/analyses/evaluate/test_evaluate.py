@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 
 import numpy as np
@@ -222,6 +223,19 @@ def test_everything_about_it_is_shown_and_written():
     assert set(told) >= {"edges", "counts", "confusion", "roc", "mean_prediction"}
     assert "released quantiles" in release.notes()[0]
     assert build(release.analysis.to_dict()) == release.analysis
+
+
+def test_counts_of_a_confusion_matrix_are_possible_and_have_intervals():
+    _, release = released(Evaluate(RISK), scheme="cape", epsilon=0.3)
+    table = release.tables()[1]
+    raw = release.model.confusion
+    for row, counts in zip(table.rows, raw, strict=True):
+        for cell, count in zip(row[1:], counts, strict=True):
+            value, low, high = (float(each.replace(",", "")) for each in re.findall(r"-?[0-9,]+", cell))
+            assert 0 <= low <= value <= high
+            assert value == pytest.approx(max(count, 0), abs=0.5)
+    _, exact = released(Evaluate(RISK))
+    assert "to" not in exact.tables()[1].rows[0][1]
 
 
 def test_a_bin_with_most_rows_is_pointed_at():
