@@ -337,7 +337,7 @@ POPULATIONS = {
 }
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("kind", POPULATIONS)
 @pytest.mark.parametrize(("rows", "epsilon"), [(1000, 1.0), (2000, 3.0), (10_000, 3.0)])
 def test_intervals_of_all_measures_cover_those_of_the_population_whether_the_model_is_right(
