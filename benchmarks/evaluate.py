@@ -194,7 +194,8 @@ def covered(population: Population, rows: int, epsilon: float, runs: int, seed: 
 @bench("evaluate.coverage")
 def coverage() -> Result:
     """How many cells of true models cover less than .93, by one-sided binomial tests at .05 over all."""
-    rng, shares = np.random.default_rng(5), {}
+    rng = np.random.default_rng(5)
+    shares: dict[str, float] = {}
     for rows, prevalence, spread in SETTINGS:
         eta = rng.normal(size=500_000) * spread + math.log(prevalence / (1 - prevalence))
         population = Population("", eta, (rng.random(len(eta)) < expit(eta)).astype(int))
