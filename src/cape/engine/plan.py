@@ -361,7 +361,9 @@ def _noise(
     if not query.blocks:
         return []
     stages = Stages.of(analysis, setting, scheme, share)
-    calibration, local_std = stages.calibrate(analysis.decisive % len(stages), query)
+    stage = analysis.decisive % len(stages)
+    asked = query if stage else stages.first(query)
+    calibration, local_std = stages.calibrate(stage, asked)
     total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
     if lost:
         total *= scheme.growth(lost, setting.parties, local_std)
