@@ -244,7 +244,7 @@ class Stages:
         return json.dumps(told)
 
     def first(self, query: Query) -> Query:
-        """Return the first query of a run, with counts of cells outside bounds; not where rows are sampled."""
+        """Return the first query of a run with counts of cells outside bounds."""
         if self.sampling < 1:
             return query
         return beside(query, self.setting, float(self.parts[0]), laplace=self.pure)
