@@ -93,7 +93,7 @@ class AnalysisSession:
         self._rows: int | None = None
         self._growth: list[float] = []
         self._law = GAUSSIAN  # of the noise in the last stage
-        self._length = -1  # of the last stage's vector
+        self._length = -1  # of what the analysis asked for in the last stage
         self._keys: tuple[int, int] | None = None
         self._calibrated: tuple[Calibration, float] | None = None
         self._proceed(None)
@@ -186,11 +186,13 @@ class AnalysisSession:
             setting.schema,
             law,
         )
+        self._length = calibration.size
         if query.blocks and isinstance(query.blocks[-1], OutsideBounds):
+            self._length -= answer.sums[-1][0].size
             answer = self._without_counts(query.blocks[-1], answer)
         self._law = answer.law
         self.stage += 1
-        self._rows, self._length = rows, calibration.size
+        self._rows = rows
         if everyone and calibration.size:
             self._growth.append(noise / everyone)
         self._proceed(answer)
