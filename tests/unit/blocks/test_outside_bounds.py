@@ -48,7 +48,8 @@ def test_a_file_and_databases_count_the_same(tmp_path):
     with sqlite3.connect(tmp_path / "rows.db") as connection:
         connection.execute("create table rows (age real, dose real)")
         connection.executemany("insert into rows values (?, ?)", finite.rows())
-    assert counts(Table("a", Database(f"sqlite:///{tmp_path / 'rows.db'}", "select * from rows"), SCHEMA)) == wanted
+    database = Database("select * from rows", f"sqlite:///{tmp_path / 'rows.db'}")
+    assert counts(Table("a", database, SCHEMA)) == wanted
     with duckdb.connect() as here:
         here.register("found", ROWS.to_arrow())
         assert counts(Table("a", here.sql("select * from found"), SCHEMA)) == FOUND
