@@ -16,7 +16,7 @@ from cape.privacy import Budget
 
 BUDGET = Budget.of(3.0, 1e-5)
 NAMES = [*ANALYSES, *OWN, *STUDIES]
-LOOSE = {"evaluate": 0.98}  # no cell of the example's model is quite at the end of a bin
+LOOSE = {"evaluate": 0.96}  # no cell of the example's model is quite at the end of a bin, and beyond bounds
 ONE_STAGE = [name for name in NAMES if all(len(asked.stages()) == 1 for asked, _ in asked_of(name))]
 REACH = {
     case.analysis: min(case.reach, 0.96) for case in cases(False) if case.name == f"cape/{case.analysis}"
