@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cape.blocks.merged import Merged
     from cape.blocks.moments import Moments
     from cape.blocks.nearest import Nearest
+    from cape.blocks.outside_bounds import OutsideBounds
     from cape.blocks.products import GroupedProducts
     from cape.blocks.residuals import Residuals
     from cape.blocks.sandwich import Sandwich
@@ -54,6 +55,7 @@ else:
             "cape.blocks.merged": ["Merged"],
             "cape.blocks.moments": ["Moments"],
             "cape.blocks.nearest": ["Nearest"],
+            "cape.blocks.outside_bounds": ["OutsideBounds"],
             "cape.blocks.products": ["GroupedProducts"],
             "cape.blocks.residuals": ["Residuals"],
             "cape.blocks.sandwich": ["Sandwich"],
@@ -85,6 +87,7 @@ __all__ = [
     "Merged",
     "Moments",
     "Nearest",
+    "OutsideBounds",
     "Residuals",
     "Sandwich",
     "Scores",

@@ -205,9 +205,10 @@ def _beyond(column: ColumnSurvey) -> Iterator[Trouble]:
             continue
         share = count / max(column.present, 1)
         end = _end(bound, date=column.kind == "date")
-        said = f"{_count(count, 'cell')} {word} {end} {'counts' if count == 1 else 'count'} as {end}"
+        verb = "counts" if count == 1 else "count"
+        said = f"{_count(count, 'cell')} {word} {end} ({_percent(share)}) {verb} as {end}"
         if share > _OFTEN:
-            counts = f"{_count(count, 'cell')}, which {'counts' if count == 1 else 'count'} as {end}"
+            counts = f"{_count(count, 'cell')}, which {verb} as {end}"
             said = f"{_percent(share)} {word} {end} ({counts}){explained}"
         yield Trouble(column.name, said)
     for code, cells in column.codes.items():

@@ -4,6 +4,6 @@ its draft, rows for a rehearsal.
 Not here: the run of a study (`app`, `coordinator`), and what a site makes of one (`site`).
 """
 
-from cape.study.study import Entry, Study
+from cape.study.study import BetterNoise, Entry, Study
 
-__all__ = ["Entry", "Study"]
+__all__ = ["BetterNoise", "Entry", "Study"]

@@ -113,7 +113,7 @@ def test_a_kind_that_is_not_allowed_does_not_bother_the_steward(world: World):
 
 
 def test_forged_results_are_not_computed_before_approval(world: World, computed: list[str]):
-    network = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 3000}
+    network = {"kind": "neural-network", "target": "ill", "features": ["sex"], "hidden": [2], "epochs": 3000}
     study = document(analyses=[network | {"share": 0.25, "rows": 1000}])
     session = read(study, 1).session()
     result = StageResult.of(np.zeros(session.calibrate()[0].size), 3, 1000)
