@@ -47,10 +47,7 @@ __all__ = ["MOST", "OutsideBounds", "OutsideShare", "beside", "counted", "senten
 MOST = 0.01
 """The most of what a release may cost that goes to counts of cells outside bounds."""
 
-_FIRST, _EACH = (
-    0.0025,
-    0.0025,
-)  # of mu²: for one column twice that, so that the counts of a few are as precise
+_EACH = 0.0025  # of mu², for each column and once more, so that the counts of a few are as precise
 _MOST_OF_STAGE = 0.05  # of a first stage that is a small part of the release
 _TOLD = 0.01  # the share of cells outside bounds from which on a result says so
 _SURE = 0.01  # how often a result may say so of one of its columns where the share is that small
