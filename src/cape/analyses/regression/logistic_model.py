@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
+from cape.analyses.regression.limited import Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -41,7 +42,8 @@ class LogisticModel(Tested, Portable):
         intercept: log-odds where numbers and indicators of categories are all 0.
         rounds: the steps that were made.
         calibration: the share of the second class, and what the estimates are.
-        joint: estimates that nothing draws to 0, together, with the covariances of their errors.
+        joint: the estimates together, with the covariances of their errors.
+        limited: what was capped and shortened.
     """
 
     link: ClassVar[str] = "logit"
@@ -58,6 +60,7 @@ class LogisticModel(Tested, Portable):
     count: float
     calibration: str
     joint: Joint
+    limited: Limited = Limited()
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -123,7 +126,7 @@ class LogisticModel(Tested, Portable):
         if self.reference is not None:
             what = f"the probability of {self.schema.label(self.target)} = {self.classes[1]}"
             found.insert(0, self.reference.said(what, lambda log_odds: float(expit(log_odds))))
-        return found
+        return [*found, *self.limited.notes(self.schema, self.count)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -139,5 +142,6 @@ class LogisticModel(Tested, Portable):
                 "rows": self.count,
                 "threshold": self.threshold,
                 "covariance": self.covariance.to_dict(),
+                "limited": self.limited.to_dict(),
             }
         )
