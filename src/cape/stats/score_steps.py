@@ -40,6 +40,7 @@ __all__ = ["Errors", "Point", "ScoreStep", "errors", "next_point"]
 FIRST_BOUND = 2.5  # times the length of a typical score, before lengths are seen
 STEEP = 0.15  # of the curvature: noise in it that a longer bound on it may make
 LEAST_CURVE, MOST_CURVE = 4.0, 60.0  # typical curvatures: how long that bound is
+UNEVEN = 1.5  # SDs of curvatures in their mean: from there on that bound is longer
 EXACT_CURVE = 1e4  # the same where there is no noise
 DRIFT = 0.3  # how much a curvature changes as predictors change by an SD of 1
 FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, where curvature changes
@@ -58,6 +59,7 @@ class Point:
         turn: the rows of T.
         size: a typical length of scores, per root of the number of entries.
         bend: a typical curvature, per entry.
+        uneven: the SD of curvatures over targets, in their mean.
         bound: the longest that a score may be.
         curve: the largest that the curvature of a row may be.
         edges: between which lengths are counted; none if they are not asked for.
@@ -68,6 +70,7 @@ class Point:
     turn: Floats
     size: float
     bend: float
+    uneven: float
     bound: float
     curve: float
     edges: tuple[float, ...] = ()
@@ -75,22 +78,30 @@ class Point:
 
     @classmethod
     def first(
-        cls, weights: Floats, turn: Floats, size: float, bend: float, *, noise: float, count: float
+        cls,
+        weights: Floats,
+        turn: Floats,
+        size: float,
+        bend: float,
+        *,
+        uneven: float = 0.0,
+        noise: float,
+        count: float,
     ) -> Point:
         """Return where to ask first; `noise` is that of a sum whose rows are at most 1 long."""
         width = len(weights)
         length = size * math.sqrt(width)
-        curve = _curve(width, bend, size, noise, count)
-        return cls(weights, turn, size, bend, FIRST_BOUND * length, curve, edges_around(length))
+        curve = _curve(width, bend, uneven, noise, count)
+        return cls(weights, turn, size, bend, uneven, FIRST_BOUND * length, curve, edges_around(length))
 
 
-def _curve(width: int, bend: float, size: float, noise: float, count: float) -> float:
+def _curve(width: int, bend: float, uneven: float, noise: float, count: float) -> float:
     """Return the bound on the curvature of a row: longer where noise is small beside rows."""
     typical = width * bend
     if noise == 0:
         return EXACT_CURVE * typical
     longest = STEEP * count / (math.sqrt(2 * width) * noise * width)
-    least = LEAST_CURVE * max(1.0, size / bend / 1.5)
+    least = LEAST_CURVE * max(1.0, uneven / UNEVEN)
     return typical * min(max(longest, least), MOST_CURVE)
 
 
@@ -136,9 +147,13 @@ class ScoreStep:
     @property
     def _axes(self) -> tuple[Floats, Floats, float]:
         """Eigenvalues and axes of the likely curvature, and below which eigenvalue noise hides it."""
-        likely = shrunk(self.curvature, self.curvature_noise)[0] if self.curvature_noise else self.curvature
+        likely, kept = self.curvature, 1.0
+        if self.curvature_noise:
+            likely, kept = shrunk(likely, self.curvature_noise)
+        kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
-        edge = _HIDDEN * spectral(self.width, self.curvature_noise) + _FLAT * max(float(values[-1]), 0.0)
+        edge = _HIDDEN * spectral(self.width, kept * self.curvature_noise)
+        edge += _FLAT * max(float(values[-1]), 0.0)
         return values, vectors, max(edge, 1e-300)
 
     @property
@@ -211,9 +226,10 @@ def next_point(
         beyond = step.lengths.best(noise, width, falls)
         bound = max(beyond.bound, bound) if lengths else beyond.bound
         beyond = step.lengths.beyond(bound, falls) if lengths else beyond
-    curve = _curve(width, bend, size, noise, step.count)
+    curve = _curve(width, bend, point.uneven, noise, step.count)
     edges = edges_around(size * math.sqrt(width)) if lengths else ()
-    return Point(weights, turn, size, bend, bound, curve, edges, beyond), step.moved(change)
+    found = Point(weights, turn, size, bend, point.uneven, bound, curve, edges, beyond)
+    return found, step.moved(change)
 
 
 @dataclass(frozen=True)

@@ -240,6 +240,7 @@ class ScoreRegression(Analysis):
         g, h = family.at(np.full(len(y), constant + shift), y)
         size = share * math.sqrt(max(float(chance @ (g * g)), 1e-300))
         bend = share * max(float(chance @ h), 1e-300)
+        uneven = math.sqrt(max(float(chance @ (h * h)) / max(float(chance @ h), 1e-300) ** 2 - 1, 0.0))
         width = design.width(schema)
         weights = np.zeros(width)
         if self.intercept:
@@ -248,7 +249,8 @@ class ScoreRegression(Analysis):
             turn = marginals.turn(design, schema)
         else:
             turn = _typical_turn(design, schema)
-        return Point.first(weights, turn, size, bend, noise=noise, count=count), design, family
+        point = Point.first(weights, turn, size, bend, uneven=uneven, noise=noise, count=count)
+        return point, design, family
 
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that the first stage looks at."""
@@ -311,7 +313,8 @@ class ScoreRegression(Analysis):
             point, moved = next_point(
                 step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
-            family = self._family(marginals, steps, schema)
+            if i < len(parts) - 3:  # what a histogram of lengths says holds for one family
+                family = self._family(marginals, steps, schema)
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))
