@@ -46,7 +46,7 @@ MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
-_HIDDEN = 0.5  # of a coefficient: from there on noise hides it
+_HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
 _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
@@ -325,6 +325,7 @@ class ScoreRegression(Analysis):
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))
+        steps[-1] = steps[-1].after(steps[:-1])
         return steps, marginals, design, family
 
     def _read(self, answer: Answer, block: Scores, point: Point) -> ScoreStep:
