@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,6 +29,7 @@ from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Number, Schema
+from cape.data.schema import Column
 from cape.engine.arguments import features_of, joined
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.stats.estimates import Estimate
@@ -521,6 +522,7 @@ class ScoreRegression(Analysis):
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
     ) -> tuple[list[ScoreStep], Marginals | None, Design, Family]:
         """Return steps over typical rows, if the last one has this noise."""
+        schema = _crowded(schema, self._columns())
         talk, shares = self._steps(schema, neighbours), self.stages()
         public = rows if neighbours == "replace-one" and not schema.open else None
         planned = self.query(schema, neighbours)
@@ -553,6 +555,22 @@ class ScoreRegression(Analysis):
 def _plain(design: Design) -> Design:
     """Return the design of features alone: without an intercept before them."""
     return replace(design, intercept=0.0, beside=())
+
+
+def _crowded(schema: Schema, columns: Sequence[str]) -> Schema:
+    """Return the schema with columns that lie within an SD of a bound crowding there, as counts do.
+
+    Where they lie decides on caps, which mean and SD alone do not.
+    """
+    changed: dict[str, Column] = {}
+    for name in columns:
+        column = schema[name]
+        if not isinstance(column, Number) or column.expected is None or column.expected.form != "smooth":
+            continue
+        mean, sd = column.expected.mean, column.expected.sd
+        if min(mean - column.low, column.high - mean) < sd:
+            changed[name] = replace(column, expected=column.expected.taking("crowded"))
+    return schema.changed(changed)
 
 
 def _typical_turn(design: Design, schema: Schema) -> Floats:
