@@ -17,7 +17,7 @@ from cape.blocks.units import Units
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.data import Category, Schema
+from cape.data import Category, Number, Schema
 from cape.engine.arguments import joined, names
 
 __all__ = ["Predictor", "model_from_json"]
@@ -46,6 +46,8 @@ class Predictor:
         link: "identity", "logit", "log", "probit", "cloglog" or "inverse".
         intercept, coefficients: of predictions.
         columns: the schema of these columns, if the model brings it: `predict` needs it.
+        caps: between which numbers the model was fitted, of columns that it capped: cells beyond count as
+            these.
     """
 
     target: str
@@ -54,6 +56,7 @@ class Predictor:
     intercept: float
     coefficients: tuple[tuple[str, float], ...]
     columns: Schema | None = field(default=None, compare=False, repr=False)
+    caps: tuple[tuple[str, tuple[float, float]], ...] = ()
 
     @classmethod
     def of(cls, given: Any) -> Predictor:
@@ -77,7 +80,8 @@ class Predictor:
 
     def design(self) -> Design:
         """Return the design whose vectors sites predict from: every entry in units of t."""
-        return Design(self.features, self.target, cube=True)
+        cut = tuple((name, Number(*ends)) for name, ends in self.caps)
+        return Design(self.features, self.target, cube=True, cut=cut)
 
     def weights(self, schema: Schema) -> tuple[float, ...]:
         """Return the weights of 1 and of each entry of the vector, in units of t; check them."""
@@ -134,6 +138,7 @@ class Predictor:
             "link": self.link,
             "intercept": self.intercept,
             "coefficients": dict(self.coefficients),
+            **({"caps": {name: list(ends) for name, ends in self.caps}} if self.caps else {}),
         }
 
 
@@ -182,7 +187,25 @@ def _read(given: Mapping[Any, Any]) -> Predictor:
         check.real("intercept", held.get("intercept", 0.0)),
         tuple((name, float(value)) for name, value in coefficients.items()),
         Schema(columns) if isinstance(columns, Mapping) else None,
+        _caps(held.get("caps")),
     )
+
+
+def _caps(given: Any) -> tuple[tuple[str, tuple[float, float]], ...]:
+    """Return where a model capped columns, or raise an error."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or len(given) > _MOST:
+        raise InvalidInput('caps of a model must be two numbers a column, as in {"nodes": [0, 24]}')
+    found = []
+    for name, ends in given.items():
+        if not isinstance(name, str) or not isinstance(ends, (list, tuple)) or len(ends) != 2:
+            raise InvalidInput(f"caps of {check.show(name)} must be two numbers that rise, as in [0, 24]")
+        low, high = (check.real(f"caps of {name}", end, least=-_LARGEST, most=_LARGEST) for end in ends)
+        if not low < high:
+            raise InvalidInput(f"caps of {name!r} must be two numbers that rise, not ({low:g}, {high:g})")
+        found.append((name, (low, high)))
+    return tuple(found)
 
 
 def _features(given: Any, coefficients: Mapping[str, Any]) -> tuple[str, ...]:

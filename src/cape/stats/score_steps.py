@@ -159,8 +159,8 @@ class ScoreStep:
     def after(self, earlier: Sequence[ScoreStep]) -> ScoreStep:
         """Return the step with how far it may end from where scores are 0, as these steps before it show.
 
-        Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to, what
-        is left of scores after x such lengths is 1 - (1 - exp(-r x)) / r: 0 at x = -log(1 - r) / r, and
+        Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to,
+        what is left of scores after x such lengths is 1 - (1 - exp(-r x)) / r: 0 at x = -log(1 - r) / r, and
         nowhere if r >= 1, as where a feature separates two categories.
         """
         if not self.curved:

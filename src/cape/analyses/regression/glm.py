@@ -294,7 +294,7 @@ class GLM(ScoreRegression):
             kept,
             fitted.joint,
             tuple(float(w) for w in fitted.weights),
-            fitted.estimates[0].value,
+            float(fitted.units.values(fitted.weights)[0]),
             len(steps),
             steps[-1].count,
             self._note(fitted),

@@ -41,8 +41,9 @@ class GLMModel(Tested, Portable):
     Attributes:
         estimates: the intercept, if there is one, and the change of the predictor per unit of each feature.
         joint: the estimates together, with the covariances of their errors.
-        weights: likely weights of (1, x), with x as sites make it.
-        intercept: the predictor where numbers and indicators of categories are all 0, and the offset is.
+        weights: of predictions, for (1, x), with x as sites make it: estimates, drawn to no effect as far as
+            noise hides them.
+        intercept: of predictions, where numbers and indicators of categories are all 0, and the offset is.
         rounds: the steps that were made.
         count: how many complete rows there are.
         calibration: what the estimates are.
@@ -93,6 +94,11 @@ class GLMModel(Tested, Portable):
     def coefficients(self) -> dict[str, float]:
         """The change of the predictor per unit of each feature; of a category, against its first value."""
         return {each.label: each.value for each in self._slopes}
+
+    @property
+    def _predicting(self) -> dict[str, float]:
+        units = Units(self.design, self.schema)
+        return dict(zip(units.names, map(float, units.values(np.array(self.weights))[1:]), strict=True))
 
     @property
     def _slopes(self) -> tuple[Estimate, ...]:
@@ -199,7 +205,7 @@ class GLMModel(Tested, Portable):
                 "family": self.family,
                 "link": self.link,
                 **plainly(self.estimates, self.coefficients, self.schema),
-                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "predictions": self._predictions(),
                 "reference": self.reference and self.reference.to_dict(),
                 "offset": self.offset,
                 "steps": self.rounds,

@@ -120,7 +120,7 @@ class LogisticRegression(ScoreRegression):
             schema,
             kept,
             tuple(float(w) for w in fitted.weights),
-            fitted.estimates[0].value,
+            float(fitted.units.values(fitted.weights)[0]),
             self.threshold,
             len(steps),
             steps[-1].count,

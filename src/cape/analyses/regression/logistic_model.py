@@ -38,8 +38,9 @@ class LogisticModel(Tested, Portable):
 
     Attributes:
         estimates: the intercept, if there is one, and log-odds per unit of each feature.
-        weights: the same for (1, x), with x as sites make it.
-        intercept: log-odds where numbers and indicators of categories are all 0.
+        weights: of predictions, for (1, x), with x as sites make it: estimates, drawn to no effect as far as
+            noise hides them.
+        intercept: of predictions, where numbers and indicators of categories are all 0.
         rounds: the steps that were made.
         calibration: the share of the second class, and what the estimates are.
         joint: the estimates together, with the covariances of their errors.
@@ -71,6 +72,11 @@ class LogisticModel(Tested, Portable):
     def coefficients(self) -> dict[str, float]:
         """Log-odds per unit of each feature; of a category, against its first value."""
         return {each.label: each.value for each in self._slopes}
+
+    @property
+    def _predicting(self) -> dict[str, float]:
+        units = Units(self.design, self.schema)
+        return dict(zip(units.names, map(float, units.values(np.array(self.weights))[1:]), strict=True))
 
     @property
     def _slopes(self) -> tuple[Estimate, ...]:
@@ -137,7 +143,7 @@ class LogisticModel(Tested, Portable):
                 **plainly(self.estimates, self.coefficients, self.schema),
                 "reference": self.reference and self.reference.to_dict(),
                 "odds_ratios": {e.label: e.ratio_to_dict() for e in effects(self._slopes, self.schema)},
-                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "predictions": self._predictions(),
                 "steps": self.rounds,
                 "rows": self.count,
                 "threshold": self.threshold,

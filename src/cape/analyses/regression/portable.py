@@ -48,15 +48,26 @@ class Portable(Shown):
             )
         return self._numbers()
 
+    @property
+    def _predicting(self) -> Mapping[str, float]:
+        """The coefficients of predictions."""
+        return self.coefficients
+
     def _numbers(self) -> Predictor:
         return Predictor(
             self.target,
             tuple(self.design.features),
             self.link,
             float(self.intercept),
-            tuple((name, float(value)) for name, value in self.coefficients.items()),
+            tuple((name, float(value)) for name, value in self._predicting.items()),
             self.schema,
+            tuple((name, (column.low, column.high)) for name, column in self.design.cut),
         )
+
+    def _predictions(self) -> dict[str, Any]:
+        """Return what predictions are made of, as plain data."""
+        told = self._numbers().to_dict()
+        return {name: told[name] for name in ("intercept", "coefficients", "caps") if name in told}
 
     def portable(self) -> dict[str, Any]:
         """Return it as plain data for other programs: estimates are columns of equal length."""
@@ -82,7 +93,7 @@ class Portable(Shown):
                 },
                 "level": LEVEL,
                 "covariance": None if covariance is None else covariance.to_dict(),
-                "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
+                "predictions": self._predictions(),
                 "columns": {
                     name: stated.get(name) or {"categories": getattr(column, "values", ())}
                     for name, column in columns.items()

@@ -248,10 +248,7 @@ class ScoreRegression(Analysis):
         weights = np.zeros(width)
         if self.intercept:
             weights[0] = constant * math.hypot(1.0, self._first) / self._first
-        if marginals is not None:
-            turn = marginals.turn(design, schema)
-        else:
-            turn = _typical_turn(design, schema)
+        turn = _typical_turn(design, schema) if marginals is None else marginals.turn(design, schema)
         point = Point.first(weights, turn, size, bend, uneven=uneven, noise=noise, count=count)
         return point, design, family
 
@@ -306,6 +303,7 @@ class ScoreRegression(Analysis):
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
+        moved = 0.0
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
@@ -470,8 +468,9 @@ class ScoreRegression(Analysis):
         hidden, units, last = fitted.hidden, fitted.units, fitted.steps[-1]
         if last.endless:
             warn(
-                f"{self.predictor} grow with every step, as where features separate rows with one target from all "
-                "others: estimates may have no end, and say only the direction. Drop the feature that does"
+                f"{self.predictor} grow with every step, as where features separate rows with one target "
+                "from all others: estimates may have no end, and say only the direction. Drop the feature that "
+                "does"
             )
         elif fitted.left > _LEFT:
             warn(
