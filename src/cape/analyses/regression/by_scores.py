@@ -25,7 +25,6 @@ from cape.analyses.regression.scores import (
     Step,
     check_few,
     left_of,
-    score_query,
 )
 from cape.blocks import Design
 from cape.blocks.units import Units
@@ -178,7 +177,7 @@ class ByScores(Analysis):
         raise NotImplementedError
 
     def _query(self, point: Point, schema: Schema, neighbours: Neighbours) -> Query:
-        return score_query(self._design(True), point, schema, neighbours)
+        raise NotImplementedError
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the first question; later ones differ only in where they are asked."""

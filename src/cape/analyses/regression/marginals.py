@@ -102,6 +102,16 @@ class Marginals:
                 found.append((name, Number(one.low, one.high, missing=self.schema[name].missing)))
         return tuple(found)
 
+    def means(self, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
+        """Return the means of these columns that are numbers, to two digits of their SDs."""
+        found = []
+        for name in names:
+            if name in self.numbers:
+                one = self.numbers[name]
+                unit = 10.0 ** math.floor(math.log10(one.sd / 5))
+                found.append((name, float(f"{round(one.mean / unit) * unit:.12g}")))
+        return tuple(found)
+
     def rows(self, design: Design, schema: Schema) -> Floats:
         """Return made-up rows of independent columns with these marginals, as vectors with a constant."""
         basis = design.basis(schema)
@@ -109,7 +119,7 @@ class Marginals:
         many = max(_ROWS, 4 * len(basis.labels))
         for i, name in enumerate(design.sources):
             root = math.sqrt(_PRIMES[i % len(_PRIMES)] + i // len(_PRIMES))
-            ranks = (0.5 + np.arange(many) * root) % 1.0
+            ranks: Floats = (0.5 + np.arange(many) * root) % 1.0
             if isinstance(schema[name], Category):
                 under = np.cumsum(self.shares[name])
                 cells[name] = np.minimum(np.searchsorted(under, ranks), len(under) - 1)
@@ -118,7 +128,7 @@ class Marginals:
         x = basis.evaluate(cells, many) / design.length(schema)
         x = x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
         if not design.intercept:
-            return x
+            return np.asarray(x)
         first = np.full((many, 1), design.intercept)
         return np.concatenate([first, x], axis=1) / math.hypot(1.0, design.intercept)
 

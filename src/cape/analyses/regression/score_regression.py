@@ -93,6 +93,7 @@ class Fitted:
         estimates: the intercept and the coefficients.
         joint: the same, with the covariances of their errors.
         limited: what was capped and shortened.
+        means: released means of numeric columns, to two digits of their SDs.
         hidden: which part of each coefficient noise hides.
         left: by how many standard errors steps that had not arrived may have left estimates off.
     """
@@ -104,6 +105,7 @@ class Fitted:
     estimates: tuple[Estimate, ...]
     joint: Joint
     limited: Limited
+    means: tuple[tuple[str, float], ...]
     hidden: Floats
     left: float
 
@@ -298,14 +300,16 @@ class ScoreRegression(Analysis):
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
+        moved, asked_of = 0.0, family
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
             block = self._block(point, design, family, marginals)
             answer = yield score_query(block, part, schema, neighbours)
             step = self._read(answer, block, point)
-            if steps:
+            if steps and asked_of == family:
                 step = step.with_earlier(steps[-1], moved)
+            asked_of = family
             steps.append(step)
             if i == len(parts) - 1 or step.settled:
                 break
@@ -418,6 +422,7 @@ class ScoreRegression(Analysis):
             estimates,
             joint,
             self._limited(steps[-1], marginals, design, found, to, error, labels),
+            () if marginals is None else marginals.means(design.sources),
             np.clip(np.abs(np.diag(found.pull))[int(self.intercept) :], 0.0, 1.0),
             float(left[kept].max()),
         )

@@ -45,13 +45,12 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaincinv
 
-from cape.blocks import Design, Scores
+from cape.blocks import Design
 from cape.blocks.block import T_BITS
 from cape.blocks.families import Family, Logit
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.data import Schema
-from cape.engine.query import Answer, Neighbours, Query
+from cape.engine.query import Answer
 from cape.stats.matrices import nearest_positive, shrunk, spectral, symmetric
 
 __all__ = [
@@ -64,7 +63,6 @@ __all__ = [
     "check_few",
     "clipping",
     "left_of",
-    "score_query",
 ]
 
 _CURVE, _SPREAD = 1.0, 0.3
@@ -159,43 +157,6 @@ def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
             f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
             "features, or categories with fewer values"
         )
-
-
-def score_query(
-    design: Design,
-    point: Point,
-    schema: Schema,
-    neighbours: Neighbours,
-    beside: tuple[bool, bool] = (False, False),
-) -> Query:
-    """Return the question for scores at a point: proof at the head of the module.
-
-    `beside` says whether an offset, and weights of rows, stand beside the target.
-    """
-    replace = neighbours == "replace-one"
-    count = 4 + _CURVE - _ALONE if replace else _ALONE / 8
-    squares = [1 / math.sqrt(weight) for weight in (count, 1.0, _CURVE, 2 * _CURVE, _SPREAD, 2 * _SPREAD)]
-    turn = tuple(tuple(map(float, row)) for row in point.turn)
-    block = Scores(
-        design,
-        tuple(map(float, point.weights)),
-        turn,
-        float(point.bound),
-        float(point.curve),
-        point.scale.family,
-        float(point.scale.deviance),
-        *beside,
-        nearest=point.scale is not LOGISTIC,
-        beyond=point.scale.beyond,
-    )
-    deviance, beyond = _DEVIANCE if block.deviance else 0.0, _BEYOND if block.beyond else 0.0
-    squares += [1 / math.sqrt(weight) for weight in (deviance, beyond) if weight]
-    if replace:
-        entries = math.sqrt(design.width(schema)) * (1 + 2 * math.sqrt(_CURVE) + 2 * math.sqrt(_SPREAD))
-        sensitivity = math.sqrt(4 + _CURVE + deviance + 4 * beyond) + math.ldexp(entries, 3 - T_BITS)
-    else:
-        sensitivity = math.sqrt(_ALONE + count + deviance + beyond)
-    return Query((block,), (tuple(squares),), sensitivity * _FLOAT)
 
 
 @dataclass(frozen=True)
