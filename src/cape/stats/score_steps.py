@@ -3,8 +3,9 @@
 A step knows, at weights w and in coordinates u = Tx, the sums over rows of clipped scores g, of their
 curvature H (each row's clipped at a bound of its own) and of their spread, all with noise of known size.
 
-*Next.* Weights move by H⁻¹g, where H is first drawn to a multiple of the identity as far as its noise warrants
-(`shrunk`), and the step to 0 as far as its noise warrants (James and Stein). Coordinates are then whitened by
+*Next.* Weights move by H⁻¹g, where H is first drawn to a multiple of the identity as far as its noise
+warrants (`shrunk`), and the step to 0 as far as its noise warrants (James and Stein). Coordinates are then
+whitened by
 H, so that a step's noise is alike in all directions and lengths of scores say how far out a row is. Earlier
 curvatures count in later ones, less so the further weights have moved.
 

@@ -14,7 +14,7 @@ from cape.analyses.regression.diagnostics import AtLeast
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
-from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -73,7 +73,7 @@ class GLMModel(Tested, Portable):
     pseudo_r2: Estimate
     dispersion: Estimate | None
     score_test: WaldTest
-    limited: Limited = Limited()
+    limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
 
     @property

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
-from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -61,7 +61,7 @@ class LogisticModel(Tested, Portable):
     count: float
     calibration: str
     joint: Joint
-    limited: Limited = Limited()
+    limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
 
     def describe(self) -> str:

@@ -3,7 +3,8 @@
 The stage counts rows of each column by itself: of a number in the bins of `cape.stats.capping`, of a category
 by value.
 
-**Sensitivity** sqrt(2 k) for k columns under replace-one, sqrt(k) under add-remove: a row is in one bin of each.
+**Sensitivity** sqrt(2 k) for k columns under replace-one, sqrt(k) under add-remove: a row is in one bin of
+each.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def checked_cap(cap: Any) -> Cap:
         return "auto" if cap == "auto" else "none"
     if not isinstance(cap, Mapping) or not cap:
         raise InvalidInput(
-            f"cap must be 'auto', 'none', or the ends of columns, as in {{'nodes': (0, 24)}}, not {check.show(cap)}"
+            "cap must be 'auto', 'none', or the ends of columns, as in {'nodes': (0, 24)}, not "
+            f"{check.show(cap)}"
         )
     found = []
     for name, ends in cap.items():
@@ -119,7 +121,7 @@ class Marginals:
         many = max(_ROWS, 4 * len(basis.labels))
         for i, name in enumerate(design.sources):
             root = math.sqrt(_PRIMES[i % len(_PRIMES)] + i // len(_PRIMES))
-            ranks: Floats = (0.5 + np.arange(many) * root) % 1.0
+            ranks = np.asarray((0.5 + np.arange(many) * root) % 1.0, np.float64)
             if isinstance(schema[name], Category):
                 under = np.cumsum(self.shares[name])
                 cells[name] = np.minimum(np.searchsorted(under, ranks), len(under) - 1)

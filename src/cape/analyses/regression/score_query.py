@@ -67,6 +67,10 @@ class Parts:
         parallel = 2 + 2 * together + 1 / (2 * together) if together >= 0.5 else 4.0
         return max(4 + self.curvature, parallel) + 2 * self.lengths
 
+    def moved(self, neighbours: Neighbours) -> float:
+        """Return by how much one row changes all of it, but for rounding."""
+        return math.sqrt(self.both if neighbours == "replace-one" else self.alone * (1 + _COUNT))
+
 
 def score_query(block: Scores, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
     """Return the question for scores: proof at the head of the module."""

@@ -247,10 +247,7 @@ class ScoreRegression(Analysis):
         weights = np.zeros(width)
         if self.intercept:
             weights[0] = constant * math.hypot(1.0, self._first) / self._first
-        if marginals is not None:
-            turn = marginals.turn(design, schema)
-        else:
-            turn = _typical_turn(design, schema)
+        turn = _typical_turn(design, schema) if marginals is None else marginals.turn(design, schema)
         point = Point.first(weights, turn, size, bend, uneven=uneven, noise=noise, count=count)
         return point, design, family
 
@@ -295,8 +292,7 @@ class ScoreRegression(Analysis):
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
 
         def noise(place: int) -> float:
-            each = parts[place]
-            return unit * math.sqrt(each.both) / math.sqrt(shares[place + 1])
+            return unit * parts[place].moved(neighbours) / math.sqrt(shares[place + 1])
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
@@ -463,7 +459,8 @@ class ScoreRegression(Analysis):
         if fitted.left > _LEFT:
             warn(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
-                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would help"
+                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
+                "help"
             )
         if hidden.size and hidden.max() >= _HIDDEN:
             warn(unreliable(units.names, hidden, noise=last.curvature_noise > 0))
