@@ -13,8 +13,8 @@ curvatures count in later ones, less so the further weights have moved.
 - sampling: H⁻¹ S H⁻¹ with S the spread, to which what clipping took of it is added;
 - noise in g, and noise in H times the step;
 - what clipping took of g. Its length is at most the excess of lengths over the bound; its direction is taken
-  to be spread as scores are. As one more independent error, of that size, it widens an interval by at least
-  what a bias of at most that size needs (the quantile of a folded normal: tests/unit/stats);
+  to be spread as scores are. As one more independent error, of that size, it widens an interval of 90% or
+  more by at least what a bias of at most that size needs, the quantile of a folded normal;
 - for a curvature that changes with w, `BENT` of the last step, because H is that at w and not on the way;
 - along directions in which noise hides the curvature, all that is taken to be possible of the weights.
 
