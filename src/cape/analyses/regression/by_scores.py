@@ -17,15 +17,8 @@ import numpy as np
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Reach, ends, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
-from cape.analyses.regression.scores import (
-    LOGISTIC,
-    Belief,
-    Point,
-    Scale,
-    Step,
-    check_few,
-    left_of,
-)
+from cape.analyses.regression.score_query import check_few
+from cape.analyses.regression.scores import LOGISTIC, Belief, Point, Scale, Step, left_of
 from cape.blocks import Design
 from cape.blocks.units import Units
 from cape.core import check

@@ -21,7 +21,7 @@ from cape.analyses.regression.inference import largest, unreliable
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, checked_cap, marginals_query
-from cape.analyses.regression.score_query import Parts, score_query
+from cape.analyses.regression.score_query import Parts, check_few, score_query
 from cape.blocks import Design, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
@@ -36,12 +36,11 @@ from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
 from cape.stats.score_steps import Errors, Point, ScoreStep, errors, next_point
 
-__all__ = ["Fitted", "ScoreRegression", "check_few", "score_arguments", "warn"]
+__all__ = ["Fitted", "ScoreRegression", "score_arguments", "warn"]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
 MARGINALS = 0.06  # the share of the first stage
-MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 # An assumption, which results name where it matters: no column changes the predictor by more than 20 as it
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
@@ -51,15 +50,6 @@ _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
 _LOOK, _LAST = Parts(0.14, 0.5, 0.5, 0.8), Parts(0.60, 0.2, 0.5, 0.0)
-
-
-def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
-    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
-    if weights > most:
-        raise InvalidInput(
-            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
-            "features, or categories with fewer values"
-        )
 
 
 def score_arguments(

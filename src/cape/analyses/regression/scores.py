@@ -49,7 +49,6 @@ from cape.blocks import Design
 from cape.blocks.block import T_BITS
 from cape.blocks.families import Family, Logit
 from cape.core.arrays import Floats
-from cape.core.errors import InvalidInput
 from cape.engine.query import Answer
 from cape.stats.matrices import nearest_positive, shrunk, spectral, symmetric
 
@@ -60,7 +59,6 @@ __all__ = [
     "Point",
     "Scale",
     "Step",
-    "check_few",
     "clipping",
     "left_of",
 ]
@@ -70,7 +68,6 @@ _DEVIANCE = 0.02
 _BEYOND = 0.5
 _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
-MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 _TINY = 1e-150
 _FLAT = 1e-6  # of a row: where there is no noise there is still rounding
 # `python -m benchmarks.logistic_choices` measures what follows.
@@ -148,15 +145,6 @@ class Point:
         halved = self.scale is LOGISTIC and not self.weights.any()
         most, weight = 0.5 if halved else self.scale.most, self.scale.most_weight
         return self.bound >= most * longest and self.curve >= weight * longest**2
-
-
-def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
-    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
-    if weights > most:
-        raise InvalidInput(
-            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
-            "features, or categories with fewer values"
-        )
 
 
 @dataclass(frozen=True)

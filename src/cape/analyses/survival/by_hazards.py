@@ -16,7 +16,8 @@ import numpy as np
 
 from cape.analyses.regression.formula import expand
 from cape.analyses.regression.inference import largest, unreliable, widest
-from cape.analyses.regression.scores import Belief, check_few
+from cape.analyses.regression.score_query import check_few
+from cape.analyses.regression.scores import Belief
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.cox_estimate import Told
 from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
