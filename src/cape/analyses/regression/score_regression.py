@@ -248,14 +248,19 @@ class ScoreRegression(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
-        point, design, family = self._begin(None, schema, 0.01, 1e4)
+        point, design, family = self._supposed(schema)
         block = self._block(point, design, family, None)
         return score_query(block, self._parts[-1], schema, neighbours)
+
+    def _supposed(self, schema: Schema) -> tuple[Point, Design, Family]:
+        """Return where the last question would be asked if nothing were known."""
+        point, design, family = self._begin(None, schema, 0.01, 1e4)
+        return point if self._parts[-1].lengths else replace(point, edges=()), design, family
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step where nothing is known says by itself."""
         schema = answer.schema
-        point, design, family = self._begin(None, schema, 0.01, 1e4)
+        point, design, family = self._supposed(schema)
         step = self._read(answer, self._block(point, design, family, None), point)
         return self._result([step], None, design, family, schema)
 
