@@ -60,7 +60,7 @@ _REACH = {
     "k-means": 0.9,
     "neural-network": 0.85,
     "logistic-regression": 0.92,
-    "glm": 0.9,
+    "glm": 0.88,
     "mixed-model": 0.9,
     "evaluate": 0.94,
 } | dict.fromkeys(_HAZARDS, 0.85)
