@@ -31,7 +31,7 @@ from cape.stats.estimates import Estimate
 
 __all__ = ["ROUNDS", "ByScores", "Fitted", "stepwise", "warn"]
 
-# Choices, measured by `python -m benchmarks.logistic_choices`, which halves and doubles each.
+# Choices, each halved and doubled on logistic regressions.
 ROUNDS = 6  # for "auto"
 LAST = 0.5  # the last step's share
 INTERCEPT = 1.0  # what stands before x in (c, x) / sqrt(1 + c²), times the root of the number of features
