@@ -35,7 +35,7 @@ from cape.core.arrays import Floats
 from cape.stats.matrices import nearest_positive, shrunk, spectral
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
-__all__ = ["Errors", "Point", "ScoreStep", "errors", "next_point"]
+__all__ = ["ENDLESS", "Errors", "Point", "ScoreStep", "errors", "for_predictions", "next_point"]
 
 # Chosen on half of the settings of `python -m benchmarks truth`, which says which; reported on the others.
 FIRST_BOUND = 2.5  # times the length of a typical score, before lengths are seen
@@ -47,7 +47,12 @@ DRIFT = 0.3  # how much a curvature changes as predictors change by an SD of 1
 FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, where curvature changes
 BENT = 0.2  # of the last step: how far a curvature that changes may leave it off
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
+ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
+_PASSED = 0.2  # of the last step: from there on the one before says how curvature changes along it
 _FLAT = 1e-10  # of the largest eigenvalue: a direction in which features do not vary
+_ROUNDED = 2.0**-38  # of the bound on curvature, per row: what rounding may show where nothing varies
+_SURE = 2.0  # standard deviations
+_KEPT = 0.9  # of an estimate: from there on predictions draw it to nothing
 _SETTLED = 3e-6  # the SD over people of a change of predictors
 
 
@@ -113,6 +118,7 @@ class ScoreStep:
     Attributes:
         curvature_noise, spread_noise: above the diagonal; sqrt 2 times that on it.
         curved: whether the curvature changes with the weights.
+        left: how far the step may end from where scores add up to 0, in its own length.
     """
 
     point: Point
@@ -127,6 +133,7 @@ class ScoreStep:
     curved: bool
     deviance: float = math.nan
     deviance_noise: float = math.nan
+    left: float = BENT
 
     @property
     def width(self) -> int:
@@ -135,45 +142,85 @@ class ScoreStep:
 
     def with_earlier(self, earlier: ScoreStep, moved: float) -> ScoreStep:
         """Return the step with a curvature in which an earlier one counts; predictors moved by that SD."""
-        if not self.curvature_noise:
-            return self
         turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
-        noise = float(np.linalg.norm(turn, 2)) ** 2 * earlier.curvature_noise
+        before = turn @ earlier.curvature @ turn.T
+        doubt = float(np.linalg.norm(turn, 2)) ** 2 * earlier.curvature_noise
+        if not self.curvature_noise:
+            return replace(self, left=self._left(self, earlier, before, doubt))
+        noise = doubt
         if self.curved:
             noise = math.hypot(noise, DRIFT * min(moved, 1.0) * self.count * self.point.bend)
         here, there = self.curvature_noise**-2, max(noise, 1e-300) ** -2
-        mixed = (here * self.curvature + there * (turn @ earlier.curvature @ turn.T)) / (here + there)
-        return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
+        mixed = (here * self.curvature + there * before) / (here + there)
+        found = replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
+        return replace(found, left=found._left(self, earlier, before, doubt))
+
+    def _left(self, alone: ScoreStep, earlier: ScoreStep, before: Floats, doubt: float) -> float:
+        """Return how far the step may end from where scores are 0, in its own length.
+
+        Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to, what
+        is left of scores after a way of x such lengths is 1 - (1 - exp(-r x)) / r: 0 at x = -log(1 - r) / r,
+        and nowhere if r >= 1, as where a feature separates two categories.
+        """
+        change = self.change
+        length, whole = float(change @ change), float(change @ self.likely @ change)
+        if not self.curved or not whole > 0:
+            return BENT
+        way = np.linalg.solve(self.point.turn.T, self.point.weights - earlier.point.weights)
+        passed = float(change @ self.likely @ way) / whole
+        now, then = (float(change @ each @ change) for each in (alone.curvature, before))
+        then -= math.sqrt(2) * math.hypot(alone.curvature_noise, doubt) * length  # a standard deviation
+        if passed < _PASSED or not then > max(now, 0.0):
+            return BENT
+        fades = math.log(then / max(now, 1e-300)) / passed
+        return min(max(-math.log1p(-fades) / fades - 1, BENT), ENDLESS) if fades < 1 else ENDLESS
 
     @property
-    def _axes(self) -> tuple[Floats, Floats, float]:
-        """Eigenvalues and axes of the likely curvature, and below which eigenvalue noise hides it."""
+    def endless(self) -> bool:
+        """Whether curvature fades as fast as steps go on, so that no weights are an end."""
+        return self.left >= ENDLESS
+
+    @property
+    def _axes(self) -> tuple[Floats, Floats, float, float]:
+        """Eigenvalues and axes of the likely curvature, below which one noise hides it, and rounding."""
         likely, kept = self.curvature, 1.0
         if self.curvature_noise:
             likely, kept = shrunk(likely, self.curvature_noise)
         kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
+        flat = max(_FLAT * float(values[-1]), _ROUNDED * self.point.curve * self.count, 1e-300)
         edge = _HIDDEN * spectral(self.width, kept * self.curvature_noise)
-        edge += _FLAT * max(float(values[-1]), 0.0)
-        return values, vectors, max(edge, 1e-300)
+        return values, vectors, edge + flat, flat
+
+    @property
+    def _inverses(self) -> Floats:
+        """What scores are multiplied by along axes: 1 over the eigenvalue, and less where that is hidden."""
+        values, _, edge, flat = self._axes
+        return np.where(values > flat, np.maximum(values, 0.0) / np.maximum(values, edge) ** 2, 0.0)
+
+    @property
+    def flat(self) -> Floats:
+        """The axes along which features do not vary, or rounding hides it, in columns."""
+        values, vectors, _, flat = self._axes
+        return np.asarray(vectors[:, values <= flat])
 
     @property
     def inverse(self) -> Floats:
         """The inverse of the likely curvature, where noise does not hide it."""
-        values, vectors, edge = self._axes
-        return np.asarray((vectors / np.maximum(values, edge)) @ vectors.T)
+        vectors = self._axes[1]
+        return np.asarray((vectors * self._inverses) @ vectors.T)
 
     @property
     def likely(self) -> Floats:
         """The curvature that is likely, positive."""
-        values, vectors, edge = self._axes
+        values, vectors, edge, _ = self._axes
         return np.asarray((vectors * np.maximum(values, edge)) @ vectors.T)
 
     @property
     def pull(self) -> Floats:
         """Which part of what is left to the weights a step does not go, as a matrix in units of u."""
-        values, vectors, edge = self._axes
-        return np.asarray((vectors * (1 - np.maximum(values, 0.0) / np.maximum(values, edge))) @ vectors.T)
+        values, vectors, _, _ = self._axes
+        return np.asarray((vectors * (1 - np.maximum(values, 0.0) * self._inverses)) @ vectors.T)
 
     @property
     def change(self) -> Floats:
@@ -220,7 +267,9 @@ def next_point(
         values, vectors = np.linalg.eigh(likely / middle)
         # along axes that noise hides a turn would follow the noise; beyond, anything is possible
         most = 20.0 if step.curvature_noise else 1e12
-        turn = (vectors / np.sqrt(np.clip(values, 1 / most, most))) @ vectors.T @ turn
+        flat = values * middle <= step._axes[2] * (1 + 1e-9) if not step.curvature_noise else values < 0
+        values = np.where(flat, 1.0, np.clip(values, 1 / most, most))
+        turn = (vectors / np.sqrt(values)) @ vectors.T @ turn
         bend = max(middle / step.count, 1e-300)
     bound, beyond = FIRST_BOUND * size * math.sqrt(width), None
     if step.lengths is not None:
@@ -273,10 +322,14 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     one = np.eye(step.width)
     square = float(change @ change)
     noise = step.score_noise**2 + step.curvature_noise**2 * square
-    bent = BENT * (back @ change) if step.curved else np.zeros(step.width)
-    pull = back @ step.pull @ np.linalg.inv(back)
+    bent = step.left * (back @ change) if step.curved else np.zeros(step.width)
+    weights, pull = point.weights + back @ change, back @ step.pull @ np.linalg.inv(back)
+    if not step.curvature_noise:  # of all weights that fit the same, those that are least
+        way = back @ step.flat / possible[:, None]
+        pull = possible[:, None] * (way @ np.linalg.pinv(way)) / possible
+        weights = weights - pull @ weights
     return Errors(
-        point.weights + back @ change,
+        weights,
         seen(spread + beyond.spread * shape),
         seen(noise * one),
         seen(beyond.excess**2 * shape),
@@ -284,3 +337,21 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
         (pull * possible**2) @ pull.T,
         pull,
     )
+
+
+def for_predictions(step: ScoreStep, origin: Floats) -> tuple[Floats, float]:
+    """Return weights to predict with, and which part of what was estimated they keep.
+
+    Where noise is a good part of what they are away from the origin, where no feature counts, they are drawn
+    there as far as noise warrants (James and Stein), by the upper end of what noise may have made.
+    """
+    estimate = step.point.weights + step.point.turn.T @ step.change
+    away = np.linalg.solve(step.point.turn.T, estimate - origin)
+    likely, inverse = step.likely, step.inverse
+    noise = step.score_noise**2 + step.curvature_noise**2 * float(step.change @ step.change)
+    parts = noise * np.linalg.eigvalsh(inverse @ likely @ inverse)
+    most = float(parts.sum()) + _SURE * math.sqrt(2 * float(parts @ parts))
+    kept = max(0.0, 1 - most / max(float(away @ likely @ away), 1e-300)) if most > 0 else 1.0
+    if kept >= _KEPT:
+        return estimate, 1.0
+    return origin + kept * (step.point.turn.T @ away), kept

@@ -34,7 +34,7 @@ from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Ne
 from cape.stats.estimates import Estimate
 from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
-from cape.stats.score_steps import Errors, Point, ScoreStep, errors, next_point
+from cape.stats.score_steps import Errors, Point, ScoreStep, errors, for_predictions, next_point
 
 __all__ = ["Fitted", "ScoreRegression", "score_arguments", "warn"]
 
@@ -79,7 +79,8 @@ class Fitted:
     Attributes:
         units: between x and these units.
         steps: the steps, the last one last.
-        weights: of (1, x).
+        weights: of (1, x), to predict with.
+        kept: which part of the estimates these keep.
         estimates: the intercept and the coefficients.
         joint: the same, with the covariances of their errors.
         limited: what was capped and shortened.
@@ -92,6 +93,7 @@ class Fitted:
     steps: list[ScoreStep]
     marginals: Marginals | None
     weights: Floats
+    kept: float
     estimates: tuple[Estimate, ...]
     joint: Joint
     limited: Limited
@@ -394,14 +396,17 @@ class ScoreRegression(Analysis):
             )
             for i, label in enumerate(labels)
         )
-        kept = slice(0 if self.intercept else 1, None)
+        weights, kept = for_predictions(steps[-1], steps[0].point.weights)
+        if kept == 1.0:
+            weights = found.weights
+        some = slice(0 if self.intercept else 1, None)
         joint = Joint(
-            labels[kept],
-            ((-math.inf, math.inf),) * len(labels[kept]),
-            tuple(map(float, values[kept])),
-            rows_of(privacy[kept, kept]),
-            rows_of(sampling[kept, kept]),
-            owners=("", *units.owners)[kept],
+            labels[some],
+            ((-math.inf, math.inf),) * len(labels[some]),
+            tuple(map(float, values[some])),
+            rows_of(privacy[some, some]),
+            rows_of(sampling[some, some]),
+            owners=("", *units.owners)[some],
         )
         error = np.maximum(np.sqrt(np.maximum(np.diag(sampling + privacy), 0.0)), 1e-150)
         left = np.sqrt(np.maximum(np.diag(to @ found.unsettled @ to.T), 0.0)) / error
@@ -409,13 +414,14 @@ class ScoreRegression(Analysis):
             units,
             steps,
             marginals,
-            np.asarray(frame.T @ found.weights),
+            np.asarray(frame.T @ weights),
+            kept,
             estimates,
             joint,
             self._limited(steps[-1], marginals, design, found, to, error, labels),
             () if marginals is None else marginals.means(design.sources),
             np.clip(np.abs(np.diag(found.pull))[int(self.intercept) :], 0.0, 1.0),
-            float(left[kept].max()),
+            float(left[some].max()),
         )
 
     def _limited(
@@ -451,7 +457,12 @@ class ScoreRegression(Analysis):
     def _note(self, fitted: Fitted) -> str:
         """Return what the estimates are, with a warning where noise hides some or steps did not arrive."""
         hidden, units, last = fitted.hidden, fitted.units, fitted.steps[-1]
-        if fitted.left > _LEFT:
+        if last.endless:
+            warn(
+                f"{self.predictor} grow with every step, as where features separate rows with one target from all "
+                "others: estimates may have no end, and say only the direction. Drop the feature that does"
+            )
+        elif fitted.left > _LEFT:
             warn(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
@@ -462,11 +473,21 @@ class ScoreRegression(Analysis):
             names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
             return (
                 f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
-                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
-            )
+                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range. "
+                f"{self._drawn(fitted)}"
+            ).rstrip()
         if last.score_noise == 0:
             return "Maximum-likelihood estimates."
-        return "Maximum-likelihood estimates, up to noise and clipping, which intervals count."
+        note = "Maximum-likelihood estimates, up to noise and clipping, which intervals count."
+        return f"{note} {self._drawn(fitted)}".rstrip()
+
+    def _drawn(self, fitted: Fitted) -> str:
+        """Return how far predictions are from what the estimates say, if they are."""
+        if fitted.kept == 1.0:
+            return ""
+        if fitted.kept == 0.0:
+            return "Predictions count no feature, because noise hides whether any matters."
+        return f"Predictions count {fitted.kept:.0%} of each effect, because noise hides the rest."
 
     def expected(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
