@@ -459,8 +459,9 @@ class ScoreRegression(Analysis):
         hidden, units, last = fitted.hidden, fitted.units, fitted.steps[-1]
         if last.endless:
             warn(
-                f"{self.predictor} grow with every step, as where features separate rows with one target from all "
-                "others: estimates may have no end, and say only the direction. Drop the feature that does"
+                f"{self.predictor} grow with every step, as where features separate rows with one target "
+                "from all others: estimates may have no end, and say only the direction. Drop the feature "
+                "that does"
             )
         elif fitted.left > _LEFT:
             warn(
