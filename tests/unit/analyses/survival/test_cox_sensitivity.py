@@ -212,7 +212,7 @@ def test_made_up_answers_lead_to_a_point_within_the_limits_or_are_refused() -> N
     analysis = Cox("years", "died", ["x", "z"], bins=4, rounds=6)
     scheme = SCHEMES["cape"]()
     setting = Setting(SCHEMA, Budget(1.0, 1e-6), scheme.parties(5, 1, None), "replace-one")
-    first = [1000, 0, [1, 1, 1, 100], 10, 100, 500, 0, 50, 0]
+    first = [1000, 0, [1, 1, 1, 100], 10, 100, 500, 0, 50, 0, 0]  # last: cells outside bounds
     for turns in range(1, 6):
         session = AnalysisSession(analysis, Stages.of(analysis, setting, scheme, 1.0))
         session.tell(made_up(session, first, None))
