@@ -133,6 +133,23 @@ class ScoreStep:
         mixed = (here * self.curvature + there * (turn @ earlier.curvature @ turn.T)) / (here + there)
         return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
 
+    def beside(self, earlier: ScoreStep, moved: float) -> ScoreStep:
+        """Return the step with a score in which an earlier one counts, as it is expected to be here.
+
+        To choose where to ask next: what is estimated at the end rests on the last score alone.
+        """
+        if not self.score_noise:
+            return self
+        turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
+        change = np.linalg.solve(earlier.point.turn.T, self.point.weights - earlier.point.weights)
+        passed = earlier.likely @ change
+        rough = DRIFT * min(moved, 1.0) * float(np.linalg.norm(passed))
+        of_curvature = earlier.curvature_noise * float(np.linalg.norm(change))
+        noise = float(np.linalg.norm(turn, 2)) * math.hypot(earlier.score_noise, of_curvature, rough)
+        here, there = self.score_noise**-2, max(noise, 1e-300) ** -2
+        mixed = (here * self.score + there * (turn @ (earlier.score - passed))) / (here + there)
+        return replace(self, score=mixed, score_noise=(here + there) ** -0.5)
+
     @property
     def _axes(self) -> tuple[Floats, Floats, float]:
         """Eigenvalues and axes of the likely curvature, and below which eigenvalue noise hides it."""
@@ -239,8 +256,11 @@ class Errors:
     pull: Floats
 
 
-def errors(step: ScoreStep, possible: Floats) -> Errors:
-    """Return what the last step says; no weight is taken to be larger than what is possible."""
+def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
+    """Return what the last step says; no weight is taken to be larger than what is possible.
+
+    `bent` is how far a curvature that changes may leave the last step off, in parts of it.
+    """
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
     spread = shrunk(step.spread, step.spread_noise)[0] if step.spread_noise else step.spread
@@ -256,14 +276,14 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     one = np.eye(step.width)
     square = float(change @ change)
     noise = step.score_noise**2 + step.curvature_noise**2 * square
-    bent = BENT * (back @ change) if step.curved else np.zeros(step.width)
+    left = bent * (back @ change) if step.curved else np.zeros(step.width)
     pull = back @ step.pull @ np.linalg.inv(back)
     return Errors(
         point.weights + back @ change,
         seen(spread + beyond.spread * shape),
         seen(noise * one),
         seen(beyond.excess**2 * shape),
-        np.outer(bent, bent),
+        np.outer(left, left),
         (pull * possible**2) @ pull.T,
         pull,
     )

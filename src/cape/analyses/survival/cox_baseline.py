@@ -29,7 +29,8 @@ GROUPS = 4  # of cells with as many events each, whose means at risk are asked f
 _SHAPE = 0.7  # the SD of logarithms of hazards in time that is expected before anything is seen
 _NEAR = 0.25  # of the axis: hazards so far apart go together by 1 / e
 _DRIFT, _APART = 0.2, 0.5  # the SD of means at risk over time and over strata, in SDs of features
-_CURVED = 0.25  # of a change of predictors, squared: how far hazards may be off after it
+_FAR_OFF, _SKEWED = 0.04, 0.09  # of a guessed mean: its variance, and that over the squared change it makes
+_CURVED = 0.3  # of a change of predictors, squared: how far hazards may be off after it
 _LEAST, _MOST = 0.2, 5.0  # times: what one step changes a hazard by
 _TINY = 1e-300
 
@@ -78,6 +79,8 @@ class Hazards:
         means: of x - centre over events, by group, as released.
         chance: the variance of their noise, in units of whitened features; infinite before they are asked for.
         spread: what makes x of whitened features.
+        guess: the mean of x - centre at risk if features were normal, which weights move by the covariance.
+        unsure: the variance of what is wrong with that, in units of whitened features.
     """
 
     rates: Floats
@@ -87,6 +90,8 @@ class Hazards:
     means: Floats
     chance: Floats
     spread: Floats
+    guess: Floats
+    unsure: float
 
     @property
     def strata(self) -> int:
@@ -132,7 +137,9 @@ class Hazards:
             groups,
             np.zeros((many, width)),
             np.full(many, math.inf),
-            np.linalg.inv(turn),
+            np.asarray(np.linalg.inv(turn), np.float64),
+            np.zeros(width),
+            _FAR_OFF,
         )
 
     @property
@@ -144,11 +151,13 @@ class Hazards:
     def _drawn(self) -> tuple[Floats, float, float]:
         """Means by group, and the variances of what is not known of their level, and of each about it."""
         if not np.isfinite(self.chance).all():
-            return np.zeros_like(self.means), _DRIFT**2, _DRIFT**2
+            return np.broadcast_to(self.guess, self.means.shape), self.unsure, _DRIFT**2
         events = np.bincount(self.groups, self.events, len(self.means))
         share = events / events.sum()
-        middle = share @ self.means
-        level = float(share**2 @ self.chance)
+        middle, level = share @ self.means, float(share**2 @ self.chance)
+        trust = self.unsure / (self.unsure + level)
+        both = trust * middle + (1 - trust) * self.guess
+        level *= trust
         parts = (self.means - middle).reshape(self.strata, -1, self.means.shape[1])
         weights, chance = (each.reshape(self.strata, -1) for each in (events, self.chance + 1 / events))
         found, unsure = np.zeros_like(parts), 0.0
@@ -161,7 +170,7 @@ class Hazards:
             gain = prior / (prior + doubt)
             found = found + gain[:, :, None] * effect
             unsure += float((of * prior * doubt / (prior + doubt)).sum() / of.sum())
-        return middle + found.reshape(self.means.shape), level, unsure
+        return both + found.reshape(self.means.shape), level, unsure
 
     def misled(self, beyond: Floats | None = None) -> float:
         """Return how far what is wrong in hazards and in offsets moves scores together, as an SD."""
@@ -180,9 +189,13 @@ class Hazards:
         doubt, found = self.doubt.copy(), np.zeros((self.strata, bins))
         for at, moved in enumerate(cells.reshape(self.strata, bins)):
             found[at], doubt[at] = _updated(doubt[at], moved, noise, float(level[at]), level_noise)
-        expected = np.maximum(self.events - found.reshape(-1), 0.1 * self.events)
-        times = np.clip(1 + found.reshape(-1) / expected, _LEAST, _MOST)
-        return replace(self, rates=self.rates * times, doubt=doubt), found
+        moved = found.reshape(-1)
+        if noise:  # events may be known no better than what was expected
+            times = np.where(moved < 0, self.events / (self.events - moved), 1 + moved / self.events)
+            times = times.clip(_LEAST, _MOST)
+        else:
+            times = np.clip(self.events / np.maximum(self.events - moved, _TINY), 0.0, 1e3)
+        return replace(self, rates=np.maximum(self.rates * times, 1e-12), doubt=doubt), found
 
     def with_means(self, sums: Floats, noise: float, turn: Floats) -> Hazards:
         """Return hazards that know the sums of T(x - centre) over events by group, with this noise."""
@@ -197,20 +210,29 @@ class Hazards:
             here, both = np.ones_like(here), np.ones_like(here)
             there = np.zeros_like(here)
         mixed = (here[:, None] * means + there[:, None] * self.means) / both[:, None]
-        return replace(self, means=mixed, chance=1 / (1 / chance + there), spread=spread)
+        return replace(self, means=mixed, chance=1 / (1 / chance + there), spread=np.asarray(spread, np.float64))
 
     def after(self, change: Floats, moved: float) -> Hazards:
-        """Return hazards at weights that change so; over events, predictors move by an SD of `moved`."""
-        log = self.offsets @ change + moved**2 / 2
-        _, level, unsure = self._drawn
+        """Return hazards at weights that change so; over events, predictors move by an SD of `moved`.
+
+        The mean at risk goes with the weights. Until the new ones it moved the mean hazard by as much as the
+        mean at the end does, less half of what is in between.
+        """
         away = float(np.sum((self.spread.T @ change) ** 2))
+        there = replace(
+            self,
+            guess=self.guess + self.spread @ (self.spread.T @ change),
+            unsure=self.unsure + _SKEWED * away,
+        )
+        log = there.offsets @ change - moved**2 / 2
+        _, level, unsure = there._drawn
         variance = (_CURVED * moved**2) ** 2 + away * level
         groups, events = (each.reshape(self.strata, -1) for each in (self.groups, self.events))
         doubt = self.doubt.copy()
         for at in range(self.strata):
             same = groups[at][:, None] == groups[at][None, :]
             doubt[at] += np.outer(events[at], events[at]) * (variance + away * unsure * same)
-        return replace(self, rates=self.rates * np.exp(-np.clip(log, -5.0, 5.0)), doubt=doubt)
+        return replace(there, rates=self.rates * np.exp(-np.clip(log, -5.0, 5.0)), doubt=doubt)
 
 
 def _updated(

@@ -32,6 +32,8 @@ REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at mo
 FAR = 3.0  # typical lengths: what an event adds to means at most
 _EXACT = 1e4  # the same without noise
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
+_STEEPEST = 5.0  # of the log-hazard of a made-up row
+_ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
 _FIRST = Parts(0.08, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
 _MIDDLE = Parts(0.06, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
@@ -187,7 +189,13 @@ class Steps:
 
         point = Point.first(np.zeros(len(turn)), turn, math.sqrt(events), events, noise=1.0, count=count)
         point = Point.first(np.zeros(len(turn)), turn, math.sqrt(events), events, noise=noise(0), count=count)
+        made = marginals.rows(design, schema) - centre
+        if not exact:
+            lengths = Lengths(np.array(point.edges), _expected(point, hazards, made), 0.0)
+            best = lengths.best(noise(0), len(turn), falls).bound
+            point = replace(point, bound=max(point.bound, best))
         scored: list[Scored] = []
+        known: ScoreStep | None = None
         moved = 0.0
         for i in range(len(self.parts)):
             last = i + 1 == len(self.parts)
@@ -205,8 +213,14 @@ class Steps:
             if step.score_noise:
                 beyond = replace(one.hazards, doubt=hazards.doubt).misled(found)
                 step = replace(step, score_noise=math.hypot(step.score_noise, beyond))
+            if step.lengths is not None and not exact:
+                expected = _expected(point, hazards, made)
+                step = replace(step, lengths=replace(step.lengths, expected=expected))
             if scored:
                 step = step.with_earlier(scored[-1].step, moved)
+            else:
+                step = _expecting(step, hazards.total, left.total_noise)
+            step = _with_likely_spread(step, hazards.total)
             scored.append(replace(one, step=step))
             if block.groups:
                 sums, sum_noise = one.array("means")
@@ -221,8 +235,9 @@ class Steps:
                 break
             then = i + 2 == len(self.parts)
             was = point.weights
+            known = step if known is None else step.beside(known, moved)
             point, moved = next_point(
-                step, whiten=not then, lengths=not then, noise=noise(i + 1), falls=falls
+                known, whiten=not then, lengths=not then, noise=noise(i + 1), falls=falls
             )
             hazards = hazards.after(point.weights - was, moved)
         if len(self.parts) == 1 and step.lengths is not None:
@@ -279,6 +294,35 @@ def _read(answer: Answer, block: HazardScores, point: Point, hazards: Hazards, c
         True,
     )
     return Scored(step, hazards, block, answer)
+
+
+def _expected(point: Point, hazards: Hazards, made: Floats) -> Floats:
+    """Return how many events are expected to have scores of each length, from made-up rows of x - centre."""
+    risk = np.exp(np.clip(made @ point.weights, -_STEEPEST, _STEEPEST))
+    middle = hazards.events @ hazards.offsets / hazards.total
+    lengths = np.sqrt((((made - middle) @ point.turn.T) ** 2).sum(axis=1))
+    places = np.searchsorted(np.array(point.edges), lengths, side="right")
+    found = np.bincount(places, risk, len(point.edges) + 1)
+    return np.asarray(hazards.total * found / found.sum())
+
+
+def _expecting(step: ScoreStep, events: float, noise: float) -> ScoreStep:
+    """Return a first step in which the curvature of whitened features, as many as events, counts."""
+    if not step.curvature_noise:
+        return step
+    doubt = math.hypot(_ROUND * events, noise)
+    here, there = step.curvature_noise**-2, doubt**-2
+    mixed = (here * step.curvature + there * events * np.eye(step.width)) / (here + there)
+    return replace(step, curvature=mixed, curvature_noise=(here + there) ** -0.5)
+
+
+def _with_likely_spread(step: ScoreStep, events: float) -> ScoreStep:
+    """Return a step in which the spread that scores have where the model is true, the curvature, counts."""
+    if not step.spread_noise:
+        return step
+    here, there = step.spread_noise**-2, (_APART * events) ** -2
+    mixed = (here * step.spread + there * step.likely) / (here + there)
+    return replace(step, spread=mixed, spread_noise=(here + there) ** -0.5)
 
 
 def _numbers(values: Floats) -> tuple[float, ...]:
