@@ -3,7 +3,7 @@
 Claim. Results are the same integers for the same multiset of rows; a row is counted in one bin of `censored`,
 `events` and `staying` at most, in one of `totals`, and in one of `entering`.
 Reason. Each row has one exit, with or without the event, and one entry (`FollowUp`).
-Tested in tests/unit/blocks/test_leaving.py.
+Tested in tests/unit/blocks/test_hazard_scores.py.
 """
 
 from __future__ import annotations
