@@ -27,6 +27,7 @@ BINS = 40  # a factor of sqrt 2 apart
 BELOW = 14  # of them below the length that scores are expected to have
 FALLS, FALLS_UNCAPPED = 0.25, 0.35
 _CLEAR = 3.8  # standard deviations: a bin, or two neighbours, are surely not noise
+_FAR, _CERTAIN = 6, 5.5  # bins from the nearest one that is clear, and standard deviations, if more bins
 _SEEN = 2.0  # the same next to such bins
 _HIDDEN = 1.64  # standard deviations of noise: rows that it could hide
 _INSIDE = 2**0.25  # the longest score of a bin over a typical one
@@ -78,6 +79,11 @@ class Lengths:
         clear = z > _CLEAR
         clear[:-1] |= two & (z[:-1] > 1)
         clear[1:] |= two & (z[1:] > 1)
+        places = np.flatnonzero(clear)
+        far = np.flatnonzero(np.diff(places) > _FAR)
+        if far.size:  # of 40 bins one is far out by chance in every few hundred histograms
+            beyond = np.arange(len(clear)) > places[far[0]]
+            clear &= ~beyond | (z > _CERTAIN)
         return np.asarray(clear)
 
     @property
