@@ -37,7 +37,7 @@ ROUNDS = 5  # steps for "auto", after the first question
 _MOST_ROUNDS = 30
 _MOST_WEIGHTS = 1000  # matrices of all pairs are made, for every stage of a request
 _HIDDEN = 0.5  # of a coefficient: from there on noise hides it
-_LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
+_LEFT = 0.7  # standard errors that an unsettled step may leave: worth a warning
 
 
 @dataclass(frozen=True, init=False)

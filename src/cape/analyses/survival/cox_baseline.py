@@ -31,6 +31,7 @@ _NEAR = 0.25  # of the axis: hazards so far apart go together by 1 / e
 _DRIFT, _APART = 0.2, 0.5  # the SD of means at risk over time and over strata, in SDs of features
 _FAR_OFF, _SKEWED = 0.04, 0.09  # of a guessed mean: its variance, and that over the squared change it makes
 _CURVED = 0.3  # of a change of predictors, squared: how far hazards may be off after it
+_CLEAR = 1.5  # standard deviations of noise: with fewer events nothing is known
 _LEAST, _MOST = 0.2, 5.0  # times: what one step changes a hazard by
 _TINY = 1e-300
 
@@ -47,6 +48,12 @@ class Left:
     noise: float
     total_noise: float
     rows: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the number of events stands out of noise."""
+        many = min(float(self.totals.sum()), self.rows)
+        return many > _CLEAR * self.total_noise * math.sqrt(len(self.totals))
 
     @property
     def at_risk(self) -> tuple[Floats, Floats]:
@@ -108,7 +115,7 @@ class Hazards:
         """Return what the first question says; `widths` are those of bins."""
         strata, bins = left.events.shape
         at_risk, doubtful = left.at_risk
-        totals = np.maximum(left.totals, max(left.total_noise, 1e-6))
+        totals = np.maximum(np.minimum(left.totals, left.rows), max(min(left.total_noise, left.rows), 1e-6))
         likely = at_risk * widths / widths.mean()
         likely *= (totals / likely.sum(axis=1))[:, None]
         events, doubt = likely.copy(), np.zeros((strata, bins, bins))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,7 +64,11 @@ class Estimated:
     @cached_property
     def errors(self) -> Errors:
         """The weights of x with the covariances of their errors."""
-        return errors(self.last.step, largest(self.units, self.moved), BENT)
+        possible = largest(self.units, self.moved)
+        found = errors(self.last.step, possible, BENT)
+        if self.fit.clear:
+            return found
+        return replace(found, hidden=np.diag(possible**2), pull=np.eye(len(possible)))
 
     @property
     def weights(self) -> Floats:

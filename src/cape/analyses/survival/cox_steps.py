@@ -68,13 +68,17 @@ class Scored:
 
 @dataclass(frozen=True)
 class Fit:
-    """All steps, the columns' marginals, the design with its caps, its centre, and the hazards at the end."""
+    """All steps, the columns' marginals, the design with its caps, its centre, and the hazards at the end.
+
+    `clear` says whether noise leaves it known, about, how many events there are.
+    """
 
     scored: list[Scored]
     marginals: Marginals | None
     design: Design
     centre: Floats
     hazards: Hazards
+    clear: bool = True
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,7 @@ class Steps:
         bins = cells // strata
         turn = np.diag(1 / np.maximum(x.std(axis=0), 1e-3))
         point = Point.first(np.zeros(width), turn, 0.7, 0.5, noise=0.01, count=1e4)
+        point = point if len(self.parts) == 1 else replace(point, edges=())
         even = Left(
             np.full((strata, bins), 5000 / cells),
             np.full((strata, bins), 5000 / cells),
@@ -244,7 +249,7 @@ class Steps:
             beyond_bound = step.lengths.beyond(step.point.bound, falls)
             step = replace(step, point=replace(step.point, beyond=beyond_bound))
             scored[-1] = replace(scored[-1], step=step)
-        return Fit(scored, marginals, design, centre, hazards)
+        return Fit(scored, marginals, design, centre, hazards, left.clear)
 
     def _left(self, answer: Answer, block: Leaving, count: float, schema: Schema) -> Left:
         censored, events, staying, totals, *late = answer.sums[-1]
