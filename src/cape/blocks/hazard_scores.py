@@ -249,4 +249,4 @@ def _shortened(columns: Floats, bound: float) -> Floats:
     squares = np.zeros(columns.shape[1])
     for entry in columns:
         squares += entry * entry
-    return columns * np.minimum(1.0, bound / np.maximum(np.sqrt(squares), _TINY))
+    return columns * (bound / np.maximum(np.sqrt(squares), bound))

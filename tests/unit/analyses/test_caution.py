@@ -24,11 +24,11 @@ CAUTIOUS = {
     "multinomial": cape.GLM("stage", ["x"], family="multinomial"),
     "ordinal": cape.GLM("stage", ["x"], family="ordinal"),
     "probit": cape.GLM("ill", ["x"], family="binomial", link="probit"),
-    "cox": cape.Cox(**COX),
     "weibull": cape.SurvivalRegression(**COX),
     "mixed": cape.MixedModel("y", ["x"]),
 }
 PLAIN = {
+    "cox": cape.Cox(**COX),
     "logistic": cape.LogisticRegression("ill", ["x"]),
     "glm logistic": cape.GLM("ill", ["x"], family="binomial"),
     "linear": cape.LinearRegression("y", ["x"]),
