@@ -217,7 +217,9 @@ class Hazards:
             here, both = np.ones_like(here), np.ones_like(here)
             there = np.zeros_like(here)
         mixed = (here[:, None] * means + there[:, None] * self.means) / both[:, None]
-        return replace(self, means=mixed, chance=1 / (1 / chance + there), spread=np.asarray(spread, np.float64))
+        return replace(
+            self, means=mixed, chance=1 / (1 / chance + there), spread=np.asarray(spread, np.float64)
+        )
 
     def after(self, change: Floats, moved: float) -> Hazards:
         """Return hazards at weights that change so; over events, predictors move by an SD of `moved`.
