@@ -95,7 +95,7 @@ class CellSums:
         )
 
     def result(self) -> Integers:
-        """Return 2^20 times the events less q_j times those that passed cell j, in these steps, within strata."""
+        """Return 2^20 times the events less q_j times those that passed cell j, in steps, within strata."""
         events, passed, left = (
             [int(n) for n in each.result()] for each in (self._events, self._passed, self._left)
         )
@@ -120,7 +120,7 @@ def away_along(weights: Sequence[float], columns: Floats, centre: Sequence[float
 
 
 def finer(columns: Floats, rows: Integers, bound: float, bits: int) -> Integers:
-    """Return rows in steps finer by so many bits, each entry within half a step of those that were rounded."""
+    """Return rows in steps finer by so many bits, each entry within half a step of the rounded."""
     half = 1 << (bits - 1)
     exact = np.rint((columns.T * (ONE / bound) - rows) * (2 * half)).clip(-half, half)
     return (rows << bits) + exact.astype(np.int64)

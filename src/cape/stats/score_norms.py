@@ -59,8 +59,8 @@ class Beyond:
 class Lengths:
     """How many scores are how long, with noise; the last bin is open.
 
-    Where few rows have long scores and most have short ones, as with rare events, `expected` says how many are
-    in each bin: as many are taken to be there, beyond what is seen, as noise could hide.
+    Where few rows have long scores and most have short ones, as with rare events, `expected` says how many
+    are in each bin: as many are taken to be there, beyond what is seen, as noise could hide.
     """
 
     edges: Floats

@@ -1,7 +1,7 @@
 """Regressions of hazards by clipped martingale scores: what they have in common, whatever the baseline is.
 
-`hazard_sensitivity` says how far one row moves what is asked for, `hazard_steps` what is made of the answers. All
-that follows a released sum is post-processing.
+`hazard_sensitivity` says how far one row moves what is asked for, `hazard_steps` what is made of the answers.
+All that follows a released sum is post-processing.
 """
 
 from __future__ import annotations

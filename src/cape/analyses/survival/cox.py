@@ -225,7 +225,8 @@ class Cox(Analysis):
         if found.left > _LEFT:
             _warn(
                 "steps had not converged: the last one changed log-hazards by an SD of "
-                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would help"
+                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or "
+                "epsilon would help"
             )
         hidden = found.hidden
         if not hidden.max() >= _HIDDEN:
@@ -245,7 +246,7 @@ class Cox(Analysis):
         return {each.label: each.privacy for each in found.estimates}
 
     def effort(self, schema: Schema, results: Sequence[int]) -> float:
-        """Return a bound on the seconds that steps take: beside the usual, what the baseline's filter does."""
+        """Return a bound on the seconds that steps take, with what the baseline's filter does."""
         strata = self._follow_up(schema).many(schema)
         return super().effort(schema, results) + len(results) * strata * (3e-4 + 4e-9 * self.bins**3)
 

@@ -84,7 +84,7 @@ class Hazards:
         doubt: for each stratum the covariance of events less what is expected by `rates`.
         groups: which group of cells each is in.
         means: of x - centre over events, by group, as released.
-        chance: the variance of their noise, in units of whitened features; infinite before they are asked for.
+        chance: the variance of their noise, in units of whitened features; infinite before they are asked.
         spread: what makes x of whitened features.
         guess: the mean of x - centre at risk if features were normal, which weights move by the covariance.
         unsure: the variance of what is wrong with that, in units of whitened features.

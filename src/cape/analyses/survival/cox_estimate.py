@@ -21,8 +21,8 @@ from cape.stats.score_steps import Errors, errors
 
 __all__ = ["CoxBaseline", "Estimated"]
 
-# Of the last step: how far it may be off. The mean at risk, and with it the curvature, changes with weights more
-# than a regression's does: chosen on half of the settings of `python -m benchmarks truth`.
+# Of the last step: how far it may be off. The mean at risk, and with it the curvature, changes with weights
+# more than a regression's does: chosen on half of the settings of `python -m benchmarks truth`.
 BENT = 0.35
 _NORMAL = np.abs(ndtri((np.arange(2000) + 0.5) / 2000))
 
@@ -112,7 +112,7 @@ class Estimated:
         privacy = np.sqrt(np.maximum(np.diag(self._privacy), 0.0))
         values = self._to @ self.weights
         each = zip(self.units.names, values, sampling, privacy, strict=True)
-        return tuple(Estimate(label, *map(float, numbers)) for label, *numbers in each)
+        return tuple(Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each)
 
     @property
     def left(self) -> float:

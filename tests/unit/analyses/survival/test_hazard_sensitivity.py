@@ -1,4 +1,4 @@
-"""What a regression of hazards asks for moves by no more than its proofs say; rows that come near are known."""
+"""What a parametric regression of hazards asks for moves by no more than its proofs say."""
 
 from __future__ import annotations
 
