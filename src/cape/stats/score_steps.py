@@ -158,9 +158,9 @@ class ScoreStep:
     def _left(self, alone: ScoreStep, earlier: ScoreStep, before: Floats, doubt: float) -> float:
         """Return how far the step may end from where scores are 0, in its own length.
 
-        Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to, what
-        is left of scores after a way of x such lengths is 1 - (1 - exp(-r x)) / r: 0 at x = -log(1 - r) / r,
-        and nowhere if r >= 1, as where a feature separates two categories.
+        Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to,
+        what is left of scores after a way of x such lengths is 1 - (1 - exp(-r x)) / r: 0 at
+        x = -log(1 - r) / r, and nowhere if r >= 1, as where a feature separates two categories.
         """
         change = self.change
         length, whole = float(change @ change), float(change @ self.likely @ change)
@@ -174,6 +174,23 @@ class ScoreStep:
             return BENT
         fades = math.log(then / max(now, 1e-300)) / passed
         return min(max(-math.log1p(-fades) / fades - 1, BENT), ENDLESS) if fades < 1 else ENDLESS
+
+    def beside(self, earlier: ScoreStep, moved: float) -> ScoreStep:
+        """Return the step with a score in which an earlier one counts, as it is expected to be here.
+
+        To choose where to ask next: what is estimated at the end rests on the last score alone.
+        """
+        if not self.score_noise:
+            return self
+        turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
+        change = np.linalg.solve(earlier.point.turn.T, self.point.weights - earlier.point.weights)
+        passed = earlier.likely @ change
+        rough = DRIFT * min(moved, 1.0) * float(np.linalg.norm(passed))
+        of_curvature = earlier.curvature_noise * float(np.linalg.norm(change))
+        noise = float(np.linalg.norm(turn, 2)) * math.hypot(earlier.score_noise, of_curvature, rough)
+        here, there = self.score_noise**-2, max(noise, 1e-300) ** -2
+        mixed = (here * self.score + there * (turn @ (earlier.score - passed))) / (here + there)
+        return replace(self, score=mixed, score_noise=(here + there) ** -0.5)
 
     @property
     def endless(self) -> bool:
@@ -305,8 +322,11 @@ class Errors:
     pull: Floats
 
 
-def errors(step: ScoreStep, possible: Floats) -> Errors:
-    """Return what the last step says; no weight is taken to be larger than what is possible."""
+def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
+    """Return what the last step says; no weight is taken to be larger than what is possible.
+
+    `bent` is how far a curvature that changes may leave the last step off, in parts of it.
+    """
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
     spread = shrunk(step.spread, step.spread_noise)[0] if step.spread_noise else step.spread
@@ -322,7 +342,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     one = np.eye(step.width)
     square = float(change @ change)
     noise = step.score_noise**2 + step.curvature_noise**2 * square
-    bent = step.left * (back @ change) if step.curved else np.zeros(step.width)
+    left = max(step.left, bent) * (back @ change) if step.curved else np.zeros(step.width)
     weights, pull = point.weights + back @ change, back @ step.pull @ np.linalg.inv(back)
     if not step.curvature_noise:  # of all weights that fit the same, those that are least
         way = back @ step.flat / possible[:, None]
@@ -333,7 +353,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
         seen(spread + beyond.spread * shape),
         seen(noise * one),
         seen(beyond.excess**2 * shape),
-        np.outer(bent, bent),
+        np.outer(left, left),
         (pull * possible**2) @ pull.T,
         pull,
     )

@@ -140,11 +140,7 @@ class Marginals:
         start = 1 if design.intercept else 0
         part = x[:, start:]
         mean = part.mean(axis=0) if start else np.zeros(part.shape[1])
-        second = (part - mean).T @ (part - mean) / len(part)
-        scale = np.sqrt(np.maximum(np.diag(second), 1e-18))
-        second = second / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
-        values, vectors = np.linalg.eigh(second)
-        white = (vectors / np.sqrt(np.maximum(values, _RIDGE))) @ vectors.T / scale
+        white = _white(part - mean)
         if not start:
             return np.asarray(white)
         constant = float(x[0, 0])
@@ -154,9 +150,24 @@ class Marginals:
         turn[1:, 0] = -white @ mean / constant
         return turn
 
+    def centred(self, design: Design, schema: Schema) -> tuple[Floats, Floats]:
+        """Return the mean of such rows, and what whitens them about it."""
+        x = self.rows(design, schema)
+        mean = x.mean(axis=0)
+        return mean, _white(x - mean)
+
     def target(self, name: str, ranks: int = 256) -> tuple[Floats, Floats]:
         """Return likely targets and their probabilities."""
         if name in self.shares:
             return np.arange(len(self.shares[name]), dtype=float), self.shares[name]
         places = (np.arange(ranks) + 0.5) / ranks
         return self.numbers[name].quantiles(places), np.full(ranks, 1 / ranks)
+
+
+def _white(x: Floats) -> Floats:
+    """Return what makes entries of rows uncorrelated, with a mean square of 1."""
+    second = x.T @ x / len(x)
+    scale = np.sqrt(np.maximum(np.diag(second), 1e-18))
+    second = second / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+    values, vectors = np.linalg.eigh(second)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, _RIDGE))) @ vectors.T / scale)

@@ -474,8 +474,8 @@ class ScoreRegression(Analysis):
             names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
             return (
                 f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
-                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range. "
-                f"{self._drawn(fitted)}"
+                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
+                f" {self._drawn(fitted)}"
             ).rstrip()
         if last.score_noise == 0:
             return "Maximum-likelihood estimates."
