@@ -126,7 +126,7 @@ def test_an_earlier_score_counts_where_it_is_expected_to_be_now() -> None:
     curvature, best, rng = np.diag([400.0, 100.0]), np.array([0.3, -0.5]), np.random.default_rng(1)
 
     def step(weights: np.ndarray, noise: float, drawn: np.ndarray) -> ScoreStep:
-        point = Point(weights, np.eye(2), 1.0, 0.1, 5.0, 5.0)
+        point = Point(weights, np.eye(2), 1.0, 0.1, 0.0, 5.0, 5.0)
         score = curvature @ (best - weights) + noise * drawn
         return ScoreStep(point, 1000.0, score, curvature, curvature, noise, 1e-6, 1e-6, None, True)
 
