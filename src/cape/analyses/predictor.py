@@ -13,6 +13,7 @@ import numpy as np
 
 from cape.blocks.design import Design
 from cape.blocks.predicted import LINKS, inverse
+from cape.blocks.terms import parse
 from cape.blocks.units import Units
 from cape.core import check
 from cape.core.arrays import Floats
@@ -46,8 +47,7 @@ class Predictor:
         link: "identity", "logit", "log", "probit", "cloglog" or "inverse".
         intercept, coefficients: of predictions.
         columns: the schema of these columns, if the model brings it: `predict` needs it.
-        caps: between which numbers the model was fitted, of columns that it capped: cells beyond count as
-            these.
+        caps: where cells of numeric columns are cut, as they were when the model was fitted.
     """
 
     target: str
@@ -56,7 +56,7 @@ class Predictor:
     intercept: float
     coefficients: tuple[tuple[str, float], ...]
     columns: Schema | None = field(default=None, compare=False, repr=False)
-    caps: tuple[tuple[str, tuple[float, float]], ...] = ()
+    caps: tuple[tuple[str, float, float], ...] = ()
 
     @classmethod
     def of(cls, given: Any) -> Predictor:
@@ -80,7 +80,7 @@ class Predictor:
 
     def design(self) -> Design:
         """Return the design whose vectors sites predict from: every entry in units of t."""
-        cut = tuple((name, Number(*ends)) for name, ends in self.caps)
+        cut = tuple((name, Number(low, high)) for name, low, high in self.caps)
         return Design(self.features, self.target, cube=True, cut=cut)
 
     def weights(self, schema: Schema) -> tuple[float, ...]:
@@ -138,7 +138,7 @@ class Predictor:
             "link": self.link,
             "intercept": self.intercept,
             "coefficients": dict(self.coefficients),
-            **({"caps": {name: list(ends) for name, ends in self.caps}} if self.caps else {}),
+            **({"caps": {name: [low, high] for name, low, high in self.caps}} if self.caps else {}),
         }
 
 
@@ -180,31 +180,31 @@ def _read(given: Mapping[Any, Any]) -> Predictor:
             raise InvalidInput(f"coefficients must have names, not {check.show(name)}")
         check.real(f"coefficient {name}", value)
     columns = given.get("columns")
+    features = _features(given.get("features"), coefficients)
     return Predictor(
         target,
-        _features(given.get("features"), coefficients),
+        features,
         str(link),
         check.real("intercept", held.get("intercept", 0.0)),
         tuple((name, float(value)) for name, value in coefficients.items()),
         Schema(columns) if isinstance(columns, Mapping) else None,
-        _caps(held.get("caps")),
+        _caps(given.get("caps"), features),
     )
 
 
-def _caps(given: Any) -> tuple[tuple[str, tuple[float, float]], ...]:
-    """Return where a model capped columns, or raise an error."""
+def _caps(given: Any, features: tuple[str, ...]) -> tuple[tuple[str, float, float], ...]:
     if given is None:
         return ()
-    if not isinstance(given, Mapping) or len(given) > _MOST:
-        raise InvalidInput('caps of a model must be two numbers a column, as in {"nodes": [0, 24]}')
+    known = {name for feature in features for name in parse(feature).columns}
+    if not isinstance(given, Mapping) or not set(given) <= known:
+        raise InvalidInput(f"caps of a model must be ends of its columns by name, not {check.show(given)}")
     found = []
     for name, ends in given.items():
-        if not isinstance(name, str) or not isinstance(ends, (list, tuple)) or len(ends) != 2:
-            raise InvalidInput(f"caps of {check.show(name)} must be two numbers that rise, as in [0, 24]")
-        low, high = (check.real(f"caps of {name}", end, least=-_LARGEST, most=_LARGEST) for end in ends)
-        if not low < high:
-            raise InvalidInput(f"caps of {name!r} must be two numbers that rise, not ({low:g}, {high:g})")
-        found.append((name, (low, high)))
+        if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+            raise InvalidInput(f"cap of {name!r} must be two numbers that rise, not {check.show(ends)}")
+        low, high = (check.real(f"cap of {name}", end) for end in ends)
+        Number(low, high)  # refuses ends that do not rise
+        found.append((name, low, high))
     return tuple(found)
 
 

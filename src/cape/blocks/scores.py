@@ -26,7 +26,7 @@ from cape.blocks.families import Family, Logit
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
 from cape.core import check
-from cape.core.arrays import Floats
+from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Number, Schema
 from cape.noise import exact_products
@@ -175,10 +175,10 @@ class Scores(VectorBlock):
             g, h, deviance = share * g, share * h, share * deviance
         return g, h, np.abs(g) * length, deviance
 
-    def counted(self, lengths: Floats) -> Floats:
+    def counted(self, lengths: Floats) -> Integers:
         """Return how many scores fall into each bin of lengths."""
         places = np.searchsorted(np.array(self.lengths), lengths, side="right")
-        return np.bincount(places, minlength=len(self.lengths) + 1)
+        return np.bincount(places, minlength=len(self.lengths) + 1).astype(np.int64)
 
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
@@ -214,7 +214,7 @@ class _Scores:
         self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
         self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
         if block.lengths:
-            self._lengths += block.counted(lengths).astype(np.int64)
+            self._lengths += block.counted(lengths)
         if block.deviance:
             self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
 

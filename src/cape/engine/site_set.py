@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
 
 __all__ = ["SiteSet", "named_sites"]
+
+_OPENING = threading.RLock()  # of no object: consortia are pickled and copied
 
 
 class SiteSet:
@@ -50,10 +53,11 @@ class SiteSet:
         source = self.sources[name]
         if isinstance(source, Holder):
             return source
-        if name not in self._tables:
-            key = self._choices.fork(name).bytes(KEY_BYTES)
-            self._tables[name] = Table(name, source, self._schema, key=key)
-        return self._tables[name]
+        with _OPENING:  # two threads would both fork the stream
+            if name not in self._tables:
+                key = self._choices.fork(name).bytes(KEY_BYTES)
+                self._tables[name] = Table(name, source, self._schema, key=key)
+            return self._tables[name]
 
     def rows(self) -> dict[str, int]:
         """Return how many rows each site holds. Where that is public, none may be empty."""

@@ -3,8 +3,9 @@
 A step knows, at weights w and in coordinates u = Tx, the sums over rows of clipped scores g, of their
 curvature H (each row's clipped at a bound of its own) and of their spread, all with noise of known size.
 
-*Next.* Weights move by H⁻¹g, where H is first drawn to a multiple of the identity as far as its noise warrants
-(`shrunk`), and the step to 0 as far as its noise warrants (James and Stein). Coordinates are then whitened by
+*Next.* Weights move by H⁻¹g, where H is first drawn to a multiple of the identity as far as its noise
+warrants (`shrunk`), and the step to 0 as far as its noise warrants (James and Stein). Coordinates are then
+whitened by
 H, so that a step's noise is alike in all directions and lengths of scores say how far out a row is. Earlier
 curvatures count in later ones, less so the further weights have moved.
 
@@ -12,8 +13,8 @@ curvatures count in later ones, less so the further weights have moved.
 - sampling: H⁻¹ S H⁻¹ with S the spread, to which what clipping took of it is added;
 - noise in g, and noise in H times the step;
 - what clipping took of g. Its length is at most the excess of lengths over the bound; its direction is taken
-  to be spread as scores are. As one more independent error, of that size, it widens an interval by at least
-  what a bias of at most that size needs (the quantile of a folded normal: tests/unit/stats);
+  to be spread as scores are. As one more independent error, of that size, it widens an interval of 90% or
+  more by at least what a bias of at most that size needs, the quantile of a folded normal;
 - for a curvature that changes with w, `BENT` of the last step, because H is that at w and not on the way;
 - along directions in which noise hides the curvature, all that is taken to be possible of the weights.
 
@@ -183,6 +184,23 @@ class ScoreStep:
         left = ENDLESS if fades >= 1 else -math.log1p(-fades) / fades - 1
         return replace(self, left=min(max(left, BENT), ENDLESS))
 
+    def beside(self, earlier: ScoreStep, moved: float) -> ScoreStep:
+        """Return the step with a score in which an earlier one counts, as it is expected to be here.
+
+        To choose where to ask next: what is estimated at the end rests on the last score alone.
+        """
+        if not self.score_noise:
+            return self
+        turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
+        change = np.linalg.solve(earlier.point.turn.T, self.point.weights - earlier.point.weights)
+        passed = earlier.likely @ change
+        rough = DRIFT * min(moved, 1.0) * float(np.linalg.norm(passed))
+        of_curvature = earlier.curvature_noise * float(np.linalg.norm(change))
+        noise = float(np.linalg.norm(turn, 2)) * math.hypot(earlier.score_noise, of_curvature, rough)
+        here, there = self.score_noise**-2, max(noise, 1e-300) ** -2
+        mixed = (here * self.score + there * (turn @ (earlier.score - passed))) / (here + there)
+        return replace(self, score=mixed, score_noise=(here + there) ** -0.5)
+
     @property
     def endless(self) -> bool:
         """Whether curvature fades as fast as steps go on, so that no weights are an end."""
@@ -313,8 +331,11 @@ class Errors:
     pull: Floats
 
 
-def errors(step: ScoreStep, possible: Floats) -> Errors:
-    """Return what the last step says; no weight is taken to be larger than what is possible."""
+def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
+    """Return what the last step says; no weight is taken to be larger than what is possible.
+
+    `bent` is how far a curvature that changes may leave the last step off, in parts of it.
+    """
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
     spread = shrunk(step.spread, step.spread_noise)[0] if step.spread_noise else step.spread
@@ -330,7 +351,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     one = np.eye(step.width)
     square = float(change @ change)
     noise = step.score_noise**2 + step.curvature_noise**2 * square
-    bent = step.left * (back @ change) if step.curved else np.zeros(step.width)
+    left = max(step.left, bent) * (back @ change) if step.curved else np.zeros(step.width)
     weights, pull = point.weights + back @ change, back @ step.pull @ np.linalg.inv(back)
     if not step.curvature_noise:  # of all weights that fit the same, those that are least
         way = back @ step.flat / possible[:, None]
@@ -341,7 +362,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
         seen(spread + beyond.spread * shape),
         seen(noise * one),
         seen(beyond.excess**2 * shape),
-        np.outer(bent, bent),
+        np.outer(left, left),
         (pull * possible**2) @ pull.T,
         pull,
     )

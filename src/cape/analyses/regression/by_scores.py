@@ -17,16 +17,8 @@ import numpy as np
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import Reach, ends, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
-from cape.analyses.regression.scores import (
-    LOGISTIC,
-    Belief,
-    Point,
-    Scale,
-    Step,
-    check_few,
-    left_of,
-    score_query,
-)
+from cape.analyses.regression.score_query import check_few
+from cape.analyses.regression.scores import LOGISTIC, Belief, Point, Scale, Step, left_of
 from cape.blocks import Design
 from cape.blocks.units import Units
 from cape.core import check
@@ -39,7 +31,7 @@ from cape.stats.estimates import Estimate
 
 __all__ = ["ROUNDS", "ByScores", "Fitted", "stepwise", "warn"]
 
-# Choices, measured by `python -m benchmarks.logistic_choices`, which halves and doubles each.
+# Choices, each halved and doubled on logistic regressions.
 ROUNDS = 6  # for "auto"
 LAST = 0.5  # the last step's share
 INTERCEPT = 1.0  # what stands before x in (c, x) / sqrt(1 + c²), times the root of the number of features
@@ -178,7 +170,7 @@ class ByScores(Analysis):
         raise NotImplementedError
 
     def _query(self, point: Point, schema: Schema, neighbours: Neighbours) -> Query:
-        return score_query(self._design(True), point, schema, neighbours)
+        raise NotImplementedError
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the first question; later ones differ only in where they are asked."""

@@ -41,7 +41,7 @@ from cape.stats.score_steps import Point, ScoreStep
 __all__ = ["GLM"]
 
 LARGEST_OFFSET = 20.0
-# The largest deviance of a row that counts; of numbers, in typical ones, and the same where there is no noise.
+# The largest deviance of a row that counts; of numbers, in typical ones, with noise and without.
 _BINARY, _OTHERS, _EXACT = 16.0, 30.0, 1000.0
 CHOICES = ("multinomial", "ordinal")
 
@@ -212,7 +212,8 @@ class GLM(ScoreRegression):
     def _most_deviance(self, point: Point, family: Family) -> float:
         if family.binary:
             return _BINARY
-        return (_EXACT if point.exact else _OTHERS) * max(1.0, (point.size / point.bend**0.5) ** 2)
+        typical = max(1.0, float(point.size / point.bend**0.5) ** 2)
+        return (_EXACT if point.exact else _OTHERS) * typical
 
     def _shift(self, marginals: Marginals | None, schema: Schema) -> float:
         if self.offset is None:
@@ -304,6 +305,7 @@ class GLM(ScoreRegression):
             dispersion(steps[-1], self.likelihood, family),
             fitted.joint.test(*fitted.units.names),
             fitted.limited,
+            fitted.means,
         )
         return AnalysisResult(kept, model)
 

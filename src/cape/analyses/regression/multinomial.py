@@ -32,7 +32,8 @@ from cape.analyses.regression.inference import Reach, ends, largest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.multinomial_model import ChoiceModel
 from cape.analyses.regression.multinomial_proportions import Shares, fit_of, unseen_labels
-from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few, left_of
+from cape.analyses.regression.score_query import check_few
+from cape.analyses.regression.scores import Belief, Point, Scale, Step, left_of
 from cape.blocks import Choices, Design
 from cape.blocks.block import T_BITS
 from cape.blocks.choices import Model

@@ -61,13 +61,8 @@ class Portable(Shown):
             float(self.intercept),
             tuple((name, float(value)) for name, value in self._predicting.items()),
             self.schema,
-            tuple((name, (column.low, column.high)) for name, column in self.design.cut),
+            tuple((name, each.low, each.high) for name, each in self.design.cut),
         )
-
-    def _predictions(self) -> dict[str, Any]:
-        """Return what predictions are made of, as plain data."""
-        told = self._numbers().to_dict()
-        return {name: told[name] for name in ("intercept", "coefficients", "caps") if name in told}
 
     def portable(self) -> dict[str, Any]:
         """Return it as plain data for other programs: estimates are columns of equal length."""
@@ -93,7 +88,8 @@ class Portable(Shown):
                 },
                 "level": LEVEL,
                 "covariance": None if covariance is None else covariance.to_dict(),
-                "predictions": self._predictions(),
+                "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
+                **({"caps": told["caps"]} if "caps" in told else {}),
                 "columns": {
                     name: stated.get(name) or {"categories": getattr(column, "values", ())}
                     for name, column in columns.items()

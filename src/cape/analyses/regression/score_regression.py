@@ -21,7 +21,7 @@ from cape.analyses.regression.inference import largest, unreliable
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, checked_cap, marginals_query
-from cape.analyses.regression.score_query import Parts, score_query
+from cape.analyses.regression.score_query import Parts, check_few, score_query
 from cape.blocks import Design, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
@@ -37,12 +37,11 @@ from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
 from cape.stats.score_steps import Errors, Point, ScoreStep, errors, for_predictions, next_point
 
-__all__ = ["Fitted", "ScoreRegression", "check_few", "score_arguments", "warn"]
+__all__ = ["Fitted", "ScoreRegression", "score_arguments", "warn"]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
 MARGINALS = 0.06  # the share of the first stage
-MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 # An assumption, which results name where it matters: no column changes the predictor by more than 20 as it
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
@@ -52,15 +51,6 @@ _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
 _LOOK, _LAST = Parts(0.14, 0.5, 0.5, 0.8), Parts(0.60, 0.2, 0.5, 0.0)
-
-
-def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
-    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
-    if weights > most:
-        raise InvalidInput(
-            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
-            "features, or categories with fewer values"
-        )
 
 
 def score_arguments(
@@ -95,6 +85,7 @@ class Fitted:
         estimates: the intercept and the coefficients.
         joint: the same, with the covariances of their errors.
         limited: what was capped and shortened.
+        means: released means of numeric columns, to two digits of their SDs.
         hidden: which part of each coefficient noise hides.
         left: by how many standard errors steps that had not arrived may have left estimates off.
     """
@@ -107,6 +98,7 @@ class Fitted:
     estimates: tuple[Estimate, ...]
     joint: Joint
     limited: Limited
+    means: tuple[tuple[str, float], ...]
     hidden: Floats
     left: float
 
@@ -259,19 +251,19 @@ class ScoreRegression(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
-        point, design, family = self._alone(schema)
+        point, design, family = self._supposed(schema)
         block = self._block(point, design, family, None)
         return score_query(block, self._parts[-1], schema, neighbours)
 
-    def _alone(self, schema: Schema) -> tuple[Point, Design, Family]:
-        """Return where to ask if nothing is known."""
+    def _supposed(self, schema: Schema) -> tuple[Point, Design, Family]:
+        """Return where the last question would be asked if nothing were known."""
         point, design, family = self._begin(None, schema, 0.01, 1e4)
         return point if self._parts[-1].lengths else replace(point, edges=()), design, family
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step where nothing is known says by itself."""
         schema = answer.schema
-        point, design, family = self._alone(schema)
+        point, design, family = self._supposed(schema)
         step = self._read(answer, self._block(point, design, family, None), point)
         return self._result([step], None, design, family, schema)
 
@@ -298,20 +290,20 @@ class ScoreRegression(Analysis):
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
 
         def noise(place: int) -> float:
-            each = parts[place]
-            return unit * math.sqrt(each.both) / math.sqrt(shares[place + 1])
+            return unit * parts[place].moved(neighbours) / math.sqrt(shares[place + 1])
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
-        moved = 0.0
+        moved, asked_of = 0.0, family
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
             block = self._block(point, design, family, marginals)
             answer = yield score_query(block, part, schema, neighbours)
             step = self._read(answer, block, point)
-            if steps:
+            if steps and asked_of == family:
                 step = step.with_earlier(steps[-1], moved)
+            asked_of = family
             steps.append(step)
             if i == len(parts) - 1 or step.settled:
                 break
@@ -429,6 +421,7 @@ class ScoreRegression(Analysis):
             estimates,
             joint,
             self._limited(steps[-1], marginals, design, found, to, error, labels),
+            () if marginals is None else marginals.means(design.sources),
             np.clip(np.abs(np.diag(found.pull))[int(self.intercept) :], 0.0, 1.0),
             float(left[some].max()),
         )
@@ -469,21 +462,22 @@ class ScoreRegression(Analysis):
         if last.endless:
             warn(
                 f"{self.predictor} grow with every step, as where features separate rows with one target "
-                "from all others: estimates may have no end, and say only the direction. Drop the feature that "
-                "does"
+                "from all others: estimates may have no end, and say only the direction. Drop the feature "
+                "that does"
             )
         elif fitted.left > _LEFT:
             warn(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
-                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would help"
+                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
+                "help"
             )
         if hidden.size and hidden.max() >= _HIDDEN:
             warn(unreliable(units.names, hidden, noise=last.curvature_noise > 0))
             names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
             return (
                 f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
-                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range. "
-                f"{self._drawn(fitted)}"
+                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
+                f" {self._drawn(fitted)}"
             ).rstrip()
         if last.score_noise == 0:
             return "Maximum-likelihood estimates."
