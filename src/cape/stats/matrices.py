@@ -13,7 +13,15 @@ import numpy as np
 
 from cape.core.arrays import Floats
 
-__all__ = ["CLEAR", "nearest_positive", "shrunk", "spectral", "symmetric", "without_repulsion"]
+__all__ = [
+    "CLEAR",
+    "nearest_positive",
+    "shrunk",
+    "shrunk_blocks",
+    "spectral",
+    "symmetric",
+    "without_repulsion",
+]
 
 
 # How many times its noise a number must be, and an eigenvalue the eigenvalues of noise, to be divided by.
@@ -55,6 +63,25 @@ def shrunk(matrix: Floats, noise: float) -> tuple[Floats, float]:
     total = float((apart**2).sum())
     keep = max(0.0, 1 - of_noise / total) if total > 0 else 0.0
     return nearest_positive(middle * np.eye(width) + keep * apart), keep
+
+
+def shrunk_blocks(matrix: Floats, noise: float, blocks: int) -> tuple[Floats, float]:
+    """Return the matrix shrunk as far as its noise warrants, and the largest eigenvalue of noise in it.
+
+    Toward the mean of so many blocks on the diagonal, of which there may be one, which is itself `shrunk`.
+    """
+    width = len(matrix) // blocks
+    parts = [slice(k * width, (k + 1) * width) for k in range(blocks)]
+    mean = np.mean([matrix[part, part] for part in parts], axis=0)
+    likely, edge = shrunk(mean, noise / math.sqrt(blocks))[0], spectral(width, noise / math.sqrt(blocks))
+    if blocks == 1:
+        return likely, edge
+    one = np.eye(blocks)
+    apart = matrix - np.kron(one, mean)
+    of_noise = noise**2 * (len(matrix) * (len(matrix) + 1) - width * (width + 1))
+    keep = max(0.0, 1 - of_noise / max(float((apart**2).sum()), 1e-300))
+    found = nearest_positive(np.kron(one, likely) + keep * apart)
+    return found, max(edge, keep * spectral(len(matrix), noise))
 
 
 def without_repulsion(values: Floats, noise: float) -> Floats:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.core.arrays import Floats
-from cape.stats.matrices import nearest_positive, shrunk, spectral
+from cape.stats.matrices import nearest_positive, shrunk_blocks
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
 __all__ = ["Errors", "Point", "ScoreStep", "errors", "next_point"]
@@ -101,6 +101,7 @@ class ScoreStep:
     Attributes:
         curvature_noise, spread_noise: above the diagonal; sqrt 2 times that on it.
         curved: whether the curvature changes with the weights.
+        blocks: how many predictors there are, each with as many weights: their curvatures are likely alike.
     """
 
     point: Point
@@ -115,6 +116,7 @@ class ScoreStep:
     curved: bool
     deviance: float = math.nan
     deviance_noise: float = math.nan
+    blocks: int = 1
 
     @property
     def width(self) -> int:
@@ -136,9 +138,11 @@ class ScoreStep:
     @property
     def _axes(self) -> tuple[Floats, Floats, float]:
         """Eigenvalues and axes of the likely curvature, and below which eigenvalue noise hides it."""
-        likely = shrunk(self.curvature, self.curvature_noise)[0] if self.curvature_noise else self.curvature
+        likely, noise = self.curvature, 0.0
+        if self.curvature_noise:
+            likely, noise = shrunk_blocks(self.curvature, self.curvature_noise, self.blocks)
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
-        edge = _HIDDEN * spectral(self.width, self.curvature_noise) + _FLAT * max(float(values[-1]), 0.0)
+        edge = _HIDDEN * noise + _FLAT * max(float(values[-1]), 0.0)
         return values, vectors, max(edge, 1e-300)
 
     @property
@@ -243,7 +247,9 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     """Return what the last step says; no weight is taken to be larger than what is possible."""
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
-    spread = shrunk(step.spread, step.spread_noise)[0] if step.spread_noise else step.spread
+    spread = step.spread
+    if step.spread_noise:
+        spread, _ = shrunk_blocks(spread, step.spread_noise, step.blocks)
     spread = nearest_positive((spread + spread.T) / 2)
     trace = float(np.trace(spread))
     shape = spread / trace if trace > 0 else np.eye(step.width) / step.width

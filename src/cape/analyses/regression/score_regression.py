@@ -22,7 +22,7 @@ from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, checked_cap, marginals_query
 from cape.analyses.regression.score_query import Parts, score_query
-from cape.blocks import Design, Scores, typical
+from cape.blocks import Choices, Design, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
 from cape.core import check
@@ -36,7 +36,7 @@ from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
 from cape.stats.score_steps import Errors, Point, ScoreStep, errors, next_point
 
-__all__ = ["Fitted", "ScoreRegression", "check_few", "score_arguments", "warn"]
+__all__ = ["Fitted", "Named", "ScoreRegression", "check_few", "score_arguments", "warn"]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
@@ -83,17 +83,34 @@ def score_arguments(
 
 
 @dataclass(frozen=True)
+class Named:
+    """What the weights of a step stand for.
+
+    Attributes:
+        to: makes coefficients, in the columns' units, of weights.
+        labels: what the coefficients are called.
+        owners: which feature each belongs to; empty for none.
+        slopes: the label of each weight that belongs to a feature, by its place among the weights.
+    """
+
+    to: Floats
+    labels: tuple[str, ...]
+    owners: tuple[str, ...]
+    slopes: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What the steps say, in the columns' units.
 
     Attributes:
         units: between x and these units.
         steps: the steps, the last one last.
-        weights: of (1, x).
+        weights: of (1, x); of several predictors a row for each.
         estimates: the intercept and the coefficients.
         joint: the same, with the covariances of their errors.
         limited: what was capped and shortened.
-        hidden: which part of each coefficient noise hides.
+        hidden: which part of each slope noise hides, with its label.
         left: by how many standard errors steps that had not arrived may have left estimates off.
     """
 
@@ -104,7 +121,7 @@ class Fitted:
     estimates: tuple[Estimate, ...]
     joint: Joint
     limited: Limited
-    hidden: Floats
+    hidden: tuple[tuple[str, float], ...]
     left: float
 
 
@@ -180,11 +197,13 @@ class ScoreRegression(Analysis):
         """Raise `InvalidInput` for a target that the regression does not fit."""
         raise NotImplementedError
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Family:
+    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Any:
         """Return the family of the next step."""
         raise NotImplementedError
 
-    def _block(self, point: Point, design: Design, family: Family, marginals: Marginals | None) -> Scores:
+    def _block(
+        self, point: Point, design: Design, family: Any, marginals: Marginals | None
+    ) -> Scores | Choices:
         """Return the scores to ask for at a point."""
         cap = None
         if marginals is not None and self.target in marginals.numbers:
@@ -201,6 +220,23 @@ class ScoreRegression(Analysis):
             self._most_deviance(point, family),
             cap=cap,
         )
+
+    def _asked(self, block: Scores | Choices, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the question for these scores."""
+        assert isinstance(block, Scores)
+        return score_query(block, parts, schema, neighbours)
+
+    def _both(self, parts: Parts) -> float:
+        """Return the squared difference of what two rows add in a step, without deviances."""
+        return parts.both
+
+    def _blocks(self, schema: Schema) -> int:
+        """Return how many predictors there are, each with weights of its own for the same entries of x."""
+        return 1
+
+    def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
+        """Return these weights, or those nearest to them at which scores can be asked for."""
+        return weights
 
     def _most_deviance(self, point: Point, family: Family) -> float:
         """Return the largest deviance of a row that counts; 0 if none is asked for."""
@@ -226,7 +262,7 @@ class ScoreRegression(Analysis):
 
     def _begin(
         self, marginals: Marginals | None, schema: Schema, noise: float, count: float
-    ) -> tuple[Point, Design, Family]:
+    ) -> tuple[Point, Design, Any]:
         """Return where to ask first: every feature's coefficient 0, in whitened coordinates."""
         cut = () if marginals is None else marginals.cut(self._design().sources)
         design = self._design(cut, scores=True)
@@ -259,7 +295,7 @@ class ScoreRegression(Analysis):
         self._refuse(schema)
         point, design, family = self._begin(None, schema, 0.01, 1e4)
         block = self._block(point, design, family, None)
-        return score_query(block, self._parts[-1], schema, neighbours)
+        return self._asked(block, self._parts[-1], schema, neighbours)
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step where nothing is known says by itself."""
@@ -278,7 +314,7 @@ class ScoreRegression(Analysis):
 
     def _steps(
         self, schema: Schema, neighbours: Neighbours
-    ) -> Generator[Query, Answer, tuple[list[ScoreStep], Marginals | None, Design, Family]]:
+    ) -> Generator[Query, Answer, tuple[list[ScoreStep], Marginals | None, Design, Any]]:
         self._refuse(schema)
         shares, parts, columns = self.stages(), self._parts, self._columns()
         asked = marginals_query(columns, schema, neighbours)
@@ -292,15 +328,16 @@ class ScoreRegression(Analysis):
 
         def noise(place: int) -> float:
             each = parts[place]
-            return unit * math.sqrt(each.both) / math.sqrt(shares[place + 1])
+            return unit * math.sqrt(self._both(each)) / math.sqrt(shares[place + 1])
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
+        moved = 0.0
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
             block = self._block(point, design, family, marginals)
-            answer = yield score_query(block, part, schema, neighbours)
+            answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if steps:
                 step = step.with_earlier(steps[-1], moved)
@@ -311,13 +348,14 @@ class ScoreRegression(Analysis):
             point, moved = next_point(
                 step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
+            point = replace(point, weights=self._allowed(point.weights, step, schema))
             family = self._family(marginals, steps, schema)
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))
         return steps, marginals, design, family
 
-    def _read(self, answer: Answer, block: Scores, point: Point) -> ScoreStep:
+    def _read(self, answer: Answer, block: Scores | Choices, point: Point) -> ScoreStep:
         """Return what an answer holds."""
         _, score, square, cross, spread, beside, *more = answer.sums[0]
         _, score_noise, _, curvature_noise, _, spread_noise, *more_noise = answer.noise[0]
@@ -342,6 +380,7 @@ class ScoreRegression(Analysis):
             self._curved,
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
+            self._blocks(answer.schema),
         )
 
     @property
@@ -354,7 +393,7 @@ class ScoreRegression(Analysis):
         steps: list[ScoreStep],
         marginals: Marginals | None,
         design: Design,
-        family: Family,
+        family: Any,
         schema: Schema,
     ) -> AnalysisResult:
         """Return the model of what these steps say."""
@@ -370,23 +409,43 @@ class ScoreRegression(Analysis):
 
     def _possible(self, design: Design, schema: Schema) -> Floats:
         """Return the largest weights that are possible, if no column moves predictors further than that."""
-        units = Units(_plain(design), schema)
+        units = Units(plain_design(design), schema)
         moved = self._moved(schema)
         most = np.concatenate([[moved + abs(self._middle(schema))], largest(units, moved)])
         return np.asarray(np.linalg.pinv(self._frame(len(units.names)).T) @ most)
+
+    def _named(self, units: Units) -> Named:
+        """Return what weights stand for; without an intercept the first coefficient is not one."""
+        first = int(self.intercept)
+        return Named(
+            units.matrix @ self._frame(len(units.names)).T,
+            ("intercept", *units.names),
+            ("", *units.owners),
+            tuple((first + i, name) for i, name in enumerate(units.names)),
+        )
+
+    def _by_x(self, weights: Floats, units: Units) -> Floats:
+        """Return weights of (1, x)."""
+        return np.asarray(self._frame(len(units.names)).T @ weights)
+
+    @property
+    def _kept(self) -> slice:
+        """Which coefficients are estimates."""
+        return slice(0 if self.intercept else 1, None)
 
     def _fitted(
         self, steps: list[ScoreStep], marginals: Marginals | None, design: Design, schema: Schema
     ) -> Fitted:
         """Return the estimates with their errors."""
-        units = Units(_plain(design), schema)
-        frame = self._frame(len(units.names))
-        to = units.matrix @ frame.T  # from weights of a step to coefficients
+        units = Units(plain_design(design), schema)
+        named = self._named(units)
+        to = named.to
         found = errors(steps[-1], self._possible(design, schema))
-        values = to @ found.weights
+        weights = self._allowed(found.weights, steps[-1], schema)
+        values = to @ weights
         sampling = to @ found.sampling @ to.T
         privacy = to @ (found.noise + found.clipped + found.unsettled + found.hidden) @ to.T
-        labels = ("intercept", *units.names)
+        labels = named.labels
         estimates = tuple(
             Estimate(
                 label,
@@ -396,26 +455,27 @@ class ScoreRegression(Analysis):
             )
             for i, label in enumerate(labels)
         )
-        kept = slice(0 if self.intercept else 1, None)
+        kept = self._kept
         joint = Joint(
             labels[kept],
             ((-math.inf, math.inf),) * len(labels[kept]),
             tuple(map(float, values[kept])),
             rows_of(privacy[kept, kept]),
             rows_of(sampling[kept, kept]),
-            owners=("", *units.owners)[kept],
+            owners=named.owners[kept],
         )
         error = np.maximum(np.sqrt(np.maximum(np.diag(sampling + privacy), 0.0)), 1e-150)
         left = np.sqrt(np.maximum(np.diag(to @ found.unsettled @ to.T), 0.0)) / error
+        hidden = np.clip(np.abs(np.diag(found.pull)), 0.0, 1.0)
         return Fitted(
             units,
             steps,
             marginals,
-            np.asarray(frame.T @ found.weights),
+            self._by_x(weights, units),
             estimates,
             joint,
             self._limited(steps[-1], marginals, design, found, to, error, labels),
-            np.clip(np.abs(np.diag(found.pull))[int(self.intercept) :], 0.0, 1.0),
+            tuple((label, float(hidden[place])) for place, label in named.slopes),
             float(left[kept].max()),
         )
 
@@ -442,24 +502,24 @@ class ScoreRegression(Analysis):
                 if name in marginals.numbers and any(marginals.numbers[name].capped)
             )
         )
-        kept = 0 if self.intercept else 1
         return Limited(
             capped,
             0.0 if beyond is None else beyond.rows,
-            tuple((label, float(each)) for label, each in zip(labels, moved, strict=True))[kept:],
+            tuple((label, float(each)) for label, each in zip(labels, moved, strict=True))[self._kept],
         )
 
     def _note(self, fitted: Fitted) -> str:
         """Return what the estimates are, with a warning where noise hides some or steps did not arrive."""
-        hidden, units, last = fitted.hidden, fitted.units, fitted.steps[-1]
+        hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
         if fitted.left > _LEFT:
             warn(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would help"
             )
-        if hidden.size and hidden.max() >= _HIDDEN:
-            warn(unreliable(units.names, hidden, noise=last.curvature_noise > 0))
-            names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
+        names = [name for name, part in hidden.items() if part >= _HIDDEN]
+        if names:
+            parts = np.array([*hidden.values()])
+            warn(unreliable([*hidden], parts, noise=last.curvature_noise > 0))
             return (
                 f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
                 f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
@@ -474,8 +534,7 @@ class ScoreRegression(Analysis):
         """Return the error of each coefficient beside sampling, after all steps over typical rows."""
         steps, marginals, design, _ = self._over_typical(schema, noise, rows, neighbours)
         fitted = self._fitted(steps, marginals, design, schema)
-        kept = fitted.estimates if self.intercept else fitted.estimates[1:]
-        return {each.label: each.privacy for each in kept}
+        return {each.label: each.privacy for each in fitted.estimates[self._kept]}
 
     def _steepest(self, schema: Schema) -> dict[str, float]:
         """Return how steep slopes can be."""
@@ -489,7 +548,7 @@ class ScoreRegression(Analysis):
 
     def _over_typical(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
-    ) -> tuple[list[ScoreStep], Marginals | None, Design, Family]:
+    ) -> tuple[list[ScoreStep], Marginals | None, Design, Any]:
         """Return steps over typical rows, if the last one has this noise."""
         talk, shares = self._steps(schema, neighbours), self.stages()
         public = rows if neighbours == "replace-one" and not schema.open else None
@@ -503,7 +562,7 @@ class ScoreRegression(Analysis):
             try:
                 query = talk.send(Answer(sums, stds, public, schema))
             except StopIteration as stop:
-                found: tuple[list[ScoreStep], Marginals | None, Design, Family] = stop.value
+                found: tuple[list[ScoreStep], Marginals | None, Design, Any] = stop.value
                 return found
         raise AssertionError("there are as many steps as shares")
 
@@ -520,7 +579,7 @@ class ScoreRegression(Analysis):
         return found
 
 
-def _plain(design: Design) -> Design:
+def plain_design(design: Design) -> Design:
     """Return the design of features alone: without an intercept before them."""
     return replace(design, intercept=0.0, beside=())
 
