@@ -11,10 +11,10 @@ toward 0 until it is inside.
 Claim of `clip_products`. The vectors z_1, z_2, ... of every row come back as integers for which the root of
 the sum of squares of the entries of sum z_l z_l' is at most 2^40 (1 + 2^-44), certainly, and the same row
 gives the same integers in every batch.
-Reason. That sum of squares is the sum of (z_l·z_m)² over all l and m. Products of integers below 2^21 are exact
-in int64, and below 2^53 as floats; adding up the squares of fewer than 2^8 of them, all positive, is wrong by
-less than a part of 2^-44. Rows that are longer are made shorter and truncated until none is. All that is done
-before that is done for each row by itself, in one order.
+Reason. That sum of squares is the sum of (z_l·z_m)² over all l and m. Products of integers below 2^21 are
+exact in int64, and below 2^53 as floats; adding up the squares of fewer than 2^9 of them, all positive, is
+wrong by less than a part of 2^-43, and its root by half of that. Rows that are longer are made shorter and
+truncated until none is. All that is done before that is done for each row by itself, in one order.
 
 Claim of `clip_sums`. A sum of at most 1000 such rows comes back as integers of length at most that of one
 row, certainly, and depends on nothing else.
@@ -68,12 +68,12 @@ def clip_products(roots: Floats, bound: float) -> Integers:
 
     The norm is the root of the sum of squares of entries. A row that is not finite is 0.
     """
-    gram = np.zeros((len(roots), roots.shape[1], roots.shape[1]))
-    for i in range(roots.shape[2]):
-        gram += roots[:, :, None, i] * roots[:, None, :, i]
-    square = np.zeros(len(roots))
-    for each in gram.reshape(len(roots), -1).T:
-        square += each * each
+    gram, square = np.zeros((len(roots), roots.shape[1], roots.shape[1])), np.zeros(len(roots))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out
+        for i in range(roots.shape[2]):
+            gram += roots[:, :, None, i] * roots[:, None, :, i]
+        for each in gram.reshape(len(roots), -1).T:
+            square += each * each
     finite = np.isfinite(square)
     unit = np.sqrt(np.maximum(np.sqrt(np.where(finite, square, 0.0)), bound))
     steps: Integers = np.rint(np.where(finite[:, None, None], roots, 0.0) / unit[:, None, None] * ONE).astype(

@@ -66,22 +66,26 @@ def shrunk(matrix: Floats, noise: float) -> tuple[Floats, float]:
 
 
 def shrunk_blocks(matrix: Floats, noise: float, blocks: int) -> tuple[Floats, float]:
-    """Return the matrix shrunk as far as its noise warrants, and the largest eigenvalue of noise in it.
+    """Return the matrix shrunk as far as its noise warrants, and the noise that is left in an entry.
 
-    Toward the mean of so many blocks on the diagonal, of which there may be one, which is itself `shrunk`.
+    It is shrunk toward the mean of so many blocks on the diagonal, of which there may be one; and that mean
+    toward a multiple of the identity. Of noise with a sum of squares v over k numbers that is shrunk by 1 - r
+    about v (1 - r) is left (noise, and what shrinking takes), and at least v sqrt(2 / k), by which such a sum
+    varies itself.
     """
-    width = len(matrix) // blocks
+    size, width = len(matrix), len(matrix) // blocks
     parts = [slice(k * width, (k + 1) * width) for k in range(blocks)]
     mean = np.mean([matrix[part, part] for part in parts], axis=0)
-    likely, edge = shrunk(mean, noise / math.sqrt(blocks))[0], spectral(width, noise / math.sqrt(blocks))
-    if blocks == 1:
-        return likely, edge
-    one = np.eye(blocks)
-    apart = matrix - np.kron(one, mean)
-    of_noise = noise**2 * (len(matrix) * (len(matrix) + 1) - width * (width + 1))
-    keep = max(0.0, 1 - of_noise / max(float((apart**2).sum()), 1e-300))
-    found = nearest_positive(np.kron(one, likely) + keep * apart)
-    return found, max(edge, keep * spectral(len(matrix), noise))
+    likely, kept = shrunk(mean, noise / math.sqrt(blocks))
+    squares = width * (width + 1) - 2
+    left = 2 + squares * max(kept, math.sqrt(4 / max(squares, 4)))
+    found = np.kron(np.eye(blocks), likely)
+    if blocks > 1:
+        apart, squares = matrix - np.kron(np.eye(blocks), mean), size * (size + 1) - squares - 2
+        kept = max(0.0, 1 - noise**2 * squares / max(float((apart**2).sum()), 1e-300))
+        found = nearest_positive(found + kept * apart)
+        left += squares * max(kept, math.sqrt(4 / squares))
+    return np.asarray(found, np.float64), noise * math.sqrt(left / (size * (size + 1)))
 
 
 def without_repulsion(values: Floats, noise: float) -> Floats:

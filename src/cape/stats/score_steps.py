@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.core.arrays import Floats
-from cape.stats.matrices import nearest_positive, shrunk_blocks
+from cape.stats.matrices import nearest_positive, shrunk, shrunk_blocks, spectral
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
 __all__ = ["Errors", "Point", "ScoreStep", "errors", "next_point"]
@@ -101,7 +101,8 @@ class ScoreStep:
     Attributes:
         curvature_noise, spread_noise: above the diagonal; sqrt 2 times that on it.
         curved: whether the curvature changes with the weights.
-        blocks: how many predictors there are, each with as many weights: their curvatures are likely alike.
+        blocks: how many predictors of the same features there are, whose curvatures are shrunk toward each
+            other; what that leaves of noise counts. With 0 all noise counts.
     """
 
     point: Point
@@ -116,7 +117,7 @@ class ScoreStep:
     curved: bool
     deviance: float = math.nan
     deviance_noise: float = math.nan
-    blocks: int = 1
+    blocks: int = 0
 
     @property
     def width(self) -> int:
@@ -136,13 +137,25 @@ class ScoreStep:
         return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
 
     @property
+    def _shrunk(self) -> tuple[Floats, float]:
+        """The likely curvature, and the noise that counts in it."""
+        if not self.curvature_noise:
+            return self.curvature, 0.0
+        if not self.blocks:
+            return shrunk(self.curvature, self.curvature_noise)[0], self.curvature_noise
+        return shrunk_blocks(self.curvature, self.curvature_noise, self.blocks)
+
+    @property
+    def curvature_left(self) -> float:
+        """The noise that counts in the likely curvature."""
+        return self._shrunk[1]
+
+    @property
     def _axes(self) -> tuple[Floats, Floats, float]:
         """Eigenvalues and axes of the likely curvature, and below which eigenvalue noise hides it."""
-        likely, noise = self.curvature, 0.0
-        if self.curvature_noise:
-            likely, noise = shrunk_blocks(self.curvature, self.curvature_noise, self.blocks)
+        likely, noise = self._shrunk
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
-        edge = _HIDDEN * noise + _FLAT * max(float(values[-1]), 0.0)
+        edge = _HIDDEN * spectral(self.width, noise) + _FLAT * max(float(values[-1]), 0.0)
         return values, vectors, max(edge, 1e-300)
 
     @property
@@ -249,7 +262,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
     spread = step.spread
     if step.spread_noise:
-        spread, _ = shrunk_blocks(spread, step.spread_noise, step.blocks)
+        spread = shrunk_blocks(spread, step.spread_noise, max(step.blocks, 1))[0]
     spread = nearest_positive((spread + spread.T) / 2)
     trace = float(np.trace(spread))
     shape = spread / trace if trace > 0 else np.eye(step.width) / step.width
@@ -261,7 +274,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
 
     one = np.eye(step.width)
     square = float(change @ change)
-    noise = step.score_noise**2 + step.curvature_noise**2 * square
+    noise = step.score_noise**2 + step.curvature_left**2 * square
     bent = BENT * (back @ change) if step.curved else np.zeros(step.width)
     pull = back @ step.pull @ np.linalg.inv(back)
     return Errors(

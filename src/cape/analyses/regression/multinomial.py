@@ -21,7 +21,7 @@ from cape.analyses.regression.inference import largest
 from cape.analyses.regression.joint import rows_of
 from cape.analyses.regression.marginals import Cap, Marginals, weight_share, whitening
 from cape.analyses.regression.multinomial_model import ChoiceModel
-from cape.analyses.regression.multinomial_proportions import fit_of, unseen, unseen_labels
+from cape.analyses.regression.multinomial_proportions import fit_of, probabilities, unseen, unseen_labels
 from cape.analyses.regression.multinomial_query import both, choice_query
 from cape.analyses.regression.score_query import Parts
 from cape.analyses.regression.score_regression import (
@@ -273,7 +273,7 @@ class ChoiceRegression(ScoreRegression):
         """Return the model of what these steps say."""
         fitted = self._fitted(steps, marginals, design, schema)
         counts = None if marginals is None else marginals.counts[self.target]
-        fitted, empty = self._without_empty(fitted, counts, schema)
+        fitted, empty = self._without_empty(fitted, schema)
         plain = self.weights is None and (self.model == "ordinal" or self.intercept)
         model = ChoiceModel(
             self.target,
@@ -292,19 +292,20 @@ class ChoiceRegression(ScoreRegression):
         )
         return AnalysisResult(fitted.estimates, model)
 
-    def _without_empty(
-        self, fitted: Fitted, counts: tuple[Floats, float] | None, schema: Schema
-    ) -> tuple[Fitted, str]:
+    def _without_empty(self, fitted: Fitted, schema: Schema) -> tuple[Fitted, str]:
         """Return what is known where nobody is seen in some categories, with a sentence about them."""
-        if counts is None:
+        if fitted.marginals is None:
             return fitted, ""
         values, labels = schema.category(self.target).values, fitted.joint.labels
-        empty = unseen(*counts, fitted.joint, self.model)
+        x = fitted.marginals.rows(fitted.units.design, schema)
+        chance = probabilities(self.model, fitted.weights, x).mean(axis=0)
+        last, counts = fitted.steps[-1], fitted.marginals.counts[self.target]
+        empty = unseen(*counts, last.count * chance, last)
         if not empty:
             return fitted, ""
         hidden = unseen_labels(labels, empty, values, self.model)
         named = f"{joined([repr(values[c]) for c in empty])} of {self.target!r}"
-        noisy = fitted.steps[-1].score_noise > 0
+        noisy = last.score_noise > 0
         known = f"nothing is known about {joined(hidden)}" if hidden else "its thresholds are as good as one"
         seen = "noise hides whether anybody" if noisy else "nobody"
         text = f"{seen} is in {named}: {known}"

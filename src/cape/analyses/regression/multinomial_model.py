@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Rows, Tested, WaldTest
 from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.multinomial_proportions import probabilities
 from cape.blocks.choices import Model
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -105,12 +105,7 @@ class ChoiceModel(Tested, Shown):
     def predict_proba(self, data: Any) -> Floats:
         """Return the probability of each category, one row each; NaN where a feature is missing."""
         x, weights = Units(self.design, self.schema).rows(data), np.array(self.weights)
-        if self.family == "multinomial":
-            odds = np.column_stack([np.zeros(len(x)), weights[:, 0] + x @ weights[:, 1:].T])
-            return np.asarray(softmax(odds, axis=1))
-        upto = expit(weights[:, 0] - (x @ weights[0, 1:])[:, None])
-        full = np.concatenate([np.zeros((len(x), 1)), upto, np.ones((len(x), 1))], axis=1)
-        return np.asarray(np.diff(full, axis=1))
+        return probabilities(self.family, weights, x)
 
     def predict(self, data: Any) -> NDArray[Any]:
         """Return the most probable category of each row."""

@@ -1,8 +1,7 @@
 """How many rows are in each category, and what follows: how a model fits, and what nobody says.
 
-All of it is post-processing: of the counts of the first stage, and of the estimates with their noise. A
-category is empty, as far as is seen, if its count is not clear of noise and neither are the log-odds that
-depend on it alone, or the distance of its two thresholds.
+All of it is post-processing: of the counts of the first stage, and of the estimates. A category is empty, as
+far as is seen, if its count is not clear of noise and the estimates expect hardly anybody in it either.
 Tested in tests/unit/analyses/regression/test_multinomial.py.
 """
 
@@ -12,15 +11,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from cape.analyses.regression.diagnostics import deviance_of, share_of
-from cape.analyses.regression.joint import Joint
 from cape.blocks.choices import Model
 from cape.core.arrays import Floats
 from cape.stats.estimates import Estimate
 from cape.stats.score_steps import ScoreStep
 
-__all__ = ["fit_of", "unseen", "unseen_labels"]
+__all__ = ["fit_of", "probabilities", "unseen", "unseen_labels"]
 
 _FEW = 2.0  # times its noise: below that a number of rows may be none
 _NOBODY = 0.5  # rows
@@ -44,40 +43,26 @@ def _constant(counts: Floats, noise: float, rows: float) -> tuple[float, float]:
     return -2 * rows * float(shares @ logs), 2 * rows / total * noise * float(np.linalg.norm(beside))
 
 
-def unseen(counts: Floats, noise: float, joint: Joint, model: Model) -> list[int]:
-    """Return the categories in which nobody is seen to be."""
-    few = np.flatnonzero(counts < max(_FEW * noise, _NOBODY))
-    if not few.size or not noise:
-        return [int(c) for c in few]
-    free = len(counts) - 1
-    hidden = _log_noise(joint, free, model) > 1 / _FEW
-    return [int(c) for c in few if hidden[c]]
+def unseen(counts: Floats, noise: float, likely: Floats, last: ScoreStep) -> list[int]:
+    """Return the categories in which nobody is seen to be.
+
+    `likely` is how many rows the estimates expect in each: the last step, in which no row counts more than its
+    bound, cannot tell fewer of them from none than its noise makes.
+    """
+    few = counts < max(_FEW * noise, _NOBODY)
+    if noise:
+        few &= likely < _FEW * last.score_noise / last.point.bound
+    return [int(c) for c in np.flatnonzero(few)]
 
 
-def _log_noise(joint: Joint, free: int, model: Model) -> Floats:
-    """Return the noise in the logarithm of the share of each category, at features where it is smallest."""
-    privacy, values = np.array(joint.privacy), np.array(joint.values)
+def probabilities(model: Model, weights: Floats, x: Floats) -> Floats:
+    """Return the probability of each category, one row each, from weights of (1, x) by log-odds."""
     if model == "multinomial":
-        width = len(values) // free
-        each = [
-            _least(privacy[part, part]) for part in (slice(k * width, (k + 1) * width) for k in range(free))
-        ]
-        return np.array([min(each), *each])
-    slopes = list(range(free, len(values)))
-    ends = [_least(privacy[np.ix_(at, at)]) for at in ([0, *slopes], [free - 1, *slopes])]
-    apart = np.diff(values[:free])
-    noise = [privacy[j, j] + privacy[j + 1, j + 1] - 2 * privacy[j, j + 1] for j in range(free - 1)]
-    between = np.sqrt(np.maximum(noise, 0.0)) / np.maximum(apart, 1e-300)
-    return np.array([ends[0], *between, ends[1]])
-
-
-def _least(covariance: Floats) -> float:
-    """Return the least error of the first number plus any combination of the others."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    scaled = covariance / np.outer(scale, scale)
-    rest = scaled[1:, 1:] + 1e-9 * np.eye(len(scaled) - 1)
-    left = 1 - float(scaled[0, 1:] @ np.linalg.solve(rest, scaled[1:, 0]))
-    return float(scale[0]) * math.sqrt(max(left, 0.0))
+        odds = np.column_stack([np.zeros(len(x)), weights[:, 0] + x @ weights[:, 1:].T])
+        return np.asarray(softmax(odds, axis=1))
+    upto = expit(weights[:, 0] - (x @ weights[0, 1:])[:, None])
+    full = np.concatenate([np.zeros((len(x), 1)), upto, np.ones((len(x), 1))], axis=1)
+    return np.asarray(np.diff(full, axis=1))
 
 
 def unseen_labels(

@@ -231,8 +231,11 @@ class ScoreRegression(Analysis):
         return parts.both
 
     def _blocks(self, schema: Schema) -> int:
-        """Return how many predictors there are, each with weights of its own for the same entries of x."""
-        return 1
+        """Return how many predictors of the same features there are, whose curvatures are likely alike.
+
+        0 for one predictor, of whose curvature all noise counts.
+        """
+        return 0
 
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return these weights, or those nearest to them at which scores can be asked for."""
@@ -293,14 +296,19 @@ class ScoreRegression(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
-        point, design, family = self._begin(None, schema, 0.01, 1e4)
+        point, design, family = self._planned(schema)
         block = self._block(point, design, family, None)
         return self._asked(block, self._parts[-1], schema, neighbours)
+
+    def _planned(self, schema: Schema) -> tuple[Point, Design, Any]:
+        """Return where one step alone would ask, as the last one does."""
+        point, design, family = self._begin(None, schema, 0.01, 1e4)
+        return (point if self.steps == 1 else replace(point, edges=())), design, family
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step where nothing is known says by itself."""
         schema = answer.schema
-        point, design, family = self._begin(None, schema, 0.01, 1e4)
+        point, design, family = self._planned(schema)
         step = self._read(answer, self._block(point, design, family, None), point)
         return self._result([step], None, design, family, schema)
 
