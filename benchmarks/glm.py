@@ -207,17 +207,19 @@ class Rows:
         return [part.sum(axis=0) for part in row_parts(block, x, t)]
 
     def _choices(self, block: Choices, x: Floats) -> list[Floats]:
-        u, places = block.centred(np.array(block.turn) @ x), self._y.astype(int)
-        chance, g = block.likely(x)
-        v = block.weight(chance, g, u, None)
-        s = v * block.score(np.take_along_axis(g, places[None, None], axis=0)[0], u)
-        curvature = np.zeros((block.size, block.size))
-        for part, each in zip(chance, g, strict=True):
-            z = np.sqrt(v * part) * block.score(each, u)
-            curvature += z @ z.T / block.curve
-        own = np.take_along_axis(chance, places[None], axis=0)[0]
-        told = np.minimum(-2 * np.log(own) / block.deviance, 1.0).sum()
-        return _arrays(x.shape[1], s.sum(axis=1) / block.bound, curvature, s @ s.T / block.bound**2, told)
+        rows = block.at(x, self._y.astype(int), None, 1.0)
+        lengths = np.linalg.norm(rows.scores, axis=1)
+        s = rows.scores * np.minimum(1, block.bound / lengths)[:, None]
+        norms = np.linalg.norm(rows.roots @ rows.roots.transpose(0, 2, 1), axis=(1, 2))
+        z = rows.roots * np.sqrt(np.minimum(1, block.curve / norms))[:, None, None]
+        z = z.reshape(-1, block.size)
+        deviance = block.shortened(rows.deviance).sum()
+        found = _arrays(
+            len(s), s.sum(axis=0) / block.bound, z.T @ z / block.curve, s.T @ s / block.bound**2, deviance
+        )
+        if block.lengths:
+            found.insert(-1, np.histogram(lengths, [-1, *block.lengths, math.inf])[0].astype(float))
+        return found
 
 
 def _arrays(rows: int, score: Floats, curvature: Floats, spread: Floats, told: float) -> list[Floats]:

@@ -20,6 +20,7 @@ __all__ = [
     "shrunk_blocks",
     "spectral",
     "symmetric",
+    "symmetric_root",
     "without_repulsion",
 ]
 
@@ -86,6 +87,13 @@ def shrunk_blocks(matrix: Floats, noise: float, blocks: int) -> tuple[Floats, fl
         found = nearest_positive(found + kept * apart)
         left += squares * max(kept, math.sqrt(4 / squares))
     return np.asarray(found, np.float64), noise * math.sqrt(left / (size * (size + 1)))
+
+
+def symmetric_root(matrix: Floats, power: float = 0.5, least: float = 1e-9) -> Floats:
+    """Return a power of a symmetric matrix; no eigenvalue counts as less than this part of the largest."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    values = np.maximum(values, max(least * float(values[-1]), 1e-300))
+    return np.asarray((vectors * values**power) @ vectors.T)
 
 
 def without_repulsion(values: Floats, noise: float) -> Floats:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.core.arrays import Floats
-from cape.stats.matrices import nearest_positive, shrunk, shrunk_blocks, spectral
+from cape.stats.matrices import nearest_positive, shrunk, shrunk_blocks, spectral, symmetric_root
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
 __all__ = ["Errors", "Point", "ScoreStep", "errors", "next_point"]
@@ -75,12 +75,23 @@ class Point:
 
     @classmethod
     def first(
-        cls, weights: Floats, turn: Floats, size: float, bend: float, *, noise: float, count: float
+        cls,
+        weights: Floats,
+        turn: Floats,
+        size: float,
+        bend: float,
+        *,
+        noise: float,
+        count: float,
+        blocks: int = 1,
     ) -> Point:
-        """Return where to ask first; `noise` is that of a sum whose rows are at most 1 long."""
+        """Return where to ask first; `noise` is that of a sum whose rows are at most 1 long.
+
+        With several blocks the curvature of a row is that of several directions.
+        """
         width = len(weights)
         length = size * math.sqrt(width)
-        curve = _curve(width, bend, size, noise, count)
+        curve = _curve(width, bend, size, noise, count) / math.sqrt(blocks)
         return cls(weights, turn, size, bend, FIRST_BOUND * length, curve, edges_around(length))
 
 
@@ -103,6 +114,8 @@ class ScoreStep:
         curved: whether the curvature changes with the weights.
         blocks: how many predictors of the same features there are, whose curvatures are shrunk toward each
             other; what that leaves of noise counts. With 0 all noise counts.
+        expected: what is known of the curvature beforehand, per row and in units of `bend`, toward which it
+            is shrunk; None for the identity.
     """
 
     point: Point
@@ -118,6 +131,7 @@ class ScoreStep:
     deviance: float = math.nan
     deviance_noise: float = math.nan
     blocks: int = 0
+    expected: Floats | None = None
 
     @property
     def width(self) -> int:
@@ -133,7 +147,11 @@ class ScoreStep:
         if self.curved:
             noise = math.hypot(noise, DRIFT * min(moved, 1.0) * self.count * self.point.bend)
         here, there = self.curvature_noise**-2, max(noise, 1e-300) ** -2
-        mixed = (here * self.curvature + there * (turn @ earlier.curvature @ turn.T)) / (here + there)
+        before = turn @ earlier.curvature @ turn.T
+        if self.expected is not None:
+            root = symmetric_root(self.expected)
+            before = root @ before @ root
+        mixed = (here * self.curvature + there * before) / (here + there)
         return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
 
     @property
@@ -143,7 +161,22 @@ class ScoreStep:
             return self.curvature, 0.0
         if not self.blocks:
             return shrunk(self.curvature, self.curvature_noise)[0], self.curvature_noise
-        return shrunk_blocks(self.curvature, self.curvature_noise, self.blocks)
+        return self._toward(self.curvature, self.curvature_noise, self.count * self.point.bend)
+
+    def _toward(self, matrix: Floats, noise: float, size: float) -> tuple[Floats, float]:
+        """Return a matrix that was expected to be the expected one of this size, and the noise left in it."""
+        one = np.eye(self.width)
+        apart = 0 * one if self.expected is None else size * (self.expected - one)
+        found, left = shrunk_blocks(matrix - apart, noise, max(self.blocks, 1))
+        return nearest_positive(found + apart), left
+
+    @property
+    def likely_spread(self) -> Floats:
+        """The spread that is likely, positive."""
+        spread = self.spread
+        if self.spread_noise:
+            spread = self._toward(spread, self.spread_noise, float(np.trace(spread)) / self.width)[0]
+        return nearest_positive((spread + spread.T) / 2)
 
     @property
     def curvature_left(self) -> float:
@@ -228,7 +261,7 @@ def next_point(
         beyond = step.lengths.best(noise, width, falls)
         bound = max(beyond.bound, bound) if lengths else beyond.bound
         beyond = step.lengths.beyond(bound, falls) if lengths else beyond
-    curve = _curve(width, bend, size, noise, step.count)
+    curve = _curve(width, bend, size, noise, step.count) / math.sqrt(max(step.blocks, 1))
     edges = edges_around(size * math.sqrt(width)) if lengths else ()
     return Point(weights, turn, size, bend, bound, curve, edges, beyond), step.moved(change)
 
@@ -260,10 +293,7 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     """Return what the last step says; no weight is taken to be larger than what is possible."""
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
-    spread = step.spread
-    if step.spread_noise:
-        spread = shrunk_blocks(spread, step.spread_noise, max(step.blocks, 1))[0]
-    spread = nearest_positive((spread + spread.T) / 2)
+    spread = step.likely_spread
     trace = float(np.trace(spread))
     shape = spread / trace if trace > 0 else np.eye(step.width) / step.width
     back = point.turn.T

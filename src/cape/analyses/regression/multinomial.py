@@ -42,6 +42,7 @@ from cape.data import Category, Number, Schema
 from cape.engine.arguments import joined
 from cape.engine.query import AnalysisResult, Neighbours, Noise, Query
 from cape.stats.estimates import unknown
+from cape.stats.matrices import symmetric_root
 from cape.stats.score_steps import Point, ScoreStep
 
 __all__ = ["ChoiceRegression"]
@@ -50,7 +51,6 @@ _CURVATURE = 0.5  # the least weight: there are more numbers in it to hide
 _DEVIANCE = 16.0  # the largest of a row that counts
 _MOST_LEVELS = 20
 _GAP = 1e-4  # the least between two thresholds
-_FLAT = 1e-9  # of the largest eigenvalue
 _TYPICAL = 1024  # rows, for plans
 _NEARER = 0.2  # of the distance of two thresholds: what a step leaves of it at least
 
@@ -154,7 +154,16 @@ class ChoiceRegression(ScoreRegression):
             weights, turn, bend = self._thresholds(shares, self._white(beside, marginals, schema))
         share = self._share(marginals, schema)
         size = share * math.sqrt(bend)
-        return Point.first(weights, turn, size, share * bend, noise=noise, count=count), design, free + 1
+        point = Point.first(
+            weights,
+            turn,
+            size,
+            share * bend,
+            noise=noise,
+            count=count,
+            blocks=self._blocks(schema),
+        )
+        return point, design, free + 1
 
     def _no_slopes(self, shares: Floats, white: Floats) -> tuple[Floats, Floats, float]:
         """Return weights of multinomial logits without slopes, what whitens their scores, and a curvature."""
@@ -166,7 +175,7 @@ class ChoiceRegression(ScoreRegression):
             shares = np.full(free + 1, 1 / (free + 1))
         information = np.diag(shares[1:]) - np.outer(shares[1:], shares[1:])
         bend = float(np.trace(information)) / free
-        turn = np.asarray(np.kron(_root(information / bend), white), np.float64)
+        turn = np.asarray(np.kron(symmetric_root(information / bend, -0.5), white), np.float64)
         return weights.ravel(), turn, bend
 
     def _thresholds(self, shares: Floats, white: Floats) -> tuple[Floats, Floats, float]:
@@ -181,7 +190,7 @@ class ChoiceRegression(ScoreRegression):
         information += np.diag(beside, 1) + np.diag(beside, -1)
         bend, free, width = float(information.sum()), len(thresholds), len(white) - 1
         turn = np.zeros((free + width,) * 2)
-        turn[:free, :free] = _root(information / bend)
+        turn[:free, :free] = symmetric_root(information / bend, -0.5)
         turn[free:, free:] = white[1:, 1:] / math.hypot(1.0, self._first)
         turn[free:, :free] = -white[1:, :1] * self._constant
         return np.concatenate([thresholds, np.zeros(width)]), turn, bend
@@ -212,6 +221,29 @@ class ChoiceRegression(ScoreRegression):
         free, back = self._free(schema), np.linalg.inv(step.point.turn)
         apart = np.maximum(_NEARER * np.diff(step.point.weights[:free]), _GAP)
         return rising(weights, apart, back @ step.likely @ back.T)
+
+    def _expected(
+        self, point: Point, before: Floats, marginals: Marginals, design: Design, schema: Schema
+    ) -> Floats | None:
+        """Return how made-up rows with the released marginals say that the curvature changes."""
+        x = marginals.rows(design, schema)
+        first, last = (
+            self._made_up(replace(point, weights=each), design, x, schema) for each in (before, point.weights)
+        )
+        back = symmetric_root(first, -0.5)
+        return np.asarray(back @ last @ back)
+
+    def _made_up(self, point: Point, design: Design, x: Floats, schema: Schema) -> Floats:
+        """Return the mean curvature of rows whose categories are as likely as the weights say."""
+        block, levels = self._block(point, design, self._free(schema) + 1, None), self._free(schema) + 1
+        assert isinstance(block, Choices)
+        total = np.zeros((block.size, block.size))
+        for code in range(levels):
+            found = block.at(np.ascontiguousarray(x.T), np.full(len(x), code), None, 1.0)
+            z = found.roots * np.exp(-found.deviance / 4)[:, None, None]  # the root of the probability
+            z = z.reshape(-1, block.size)
+            total += z.T @ z / len(x)
+        return total
 
     def _all(self, schema: Schema, single: Floats, thresholds: float) -> Floats:
         """Return a vector over all weights, from that of one predictor's."""
@@ -336,12 +368,6 @@ class ChoiceRegression(ScoreRegression):
             for _, label in named.slopes
         }
         return {label: slopes.get(label, MOST_MOVED) for label in named.labels}
-
-
-def _root(matrix: Floats) -> Floats:
-    """Return the inverse of the symmetric root."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors / np.sqrt(np.maximum(values, _FLAT * values[-1]))) @ vectors.T)
 
 
 def rising(weights: Floats, apart: Floats, curvature: Floats) -> Floats:

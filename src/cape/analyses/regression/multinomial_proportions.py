@@ -21,7 +21,8 @@ from cape.stats.score_steps import ScoreStep
 
 __all__ = ["fit_of", "probabilities", "unseen", "unseen_labels"]
 
-_FEW = 2.0  # times its noise: below that a number of rows may be none
+_CLEAR = 3.5  # times its noise: a count that is larger is surely not none
+_FEW = 2.0  # the same for what estimates expect
 _NOBODY = 0.5  # rows
 
 
@@ -46,10 +47,10 @@ def _constant(counts: Floats, noise: float, rows: float) -> tuple[float, float]:
 def unseen(counts: Floats, noise: float, likely: Floats, last: ScoreStep) -> list[int]:
     """Return the categories in which nobody is seen to be.
 
-    `likely` is how many rows the estimates expect in each: the last step, in which no row counts more than its
-    bound, cannot tell fewer of them from none than its noise makes.
+    `likely` is how many rows the estimates expect in each: the last step, in which no row counts more than
+    its bound, cannot tell fewer of them from none than its noise makes.
     """
-    few = counts < max(_FEW * noise, _NOBODY)
+    few = counts < max(_CLEAR * noise, _NOBODY)
     if noise:
         few &= likely < _FEW * last.score_noise / last.point.bound
     return [int(c) for c in np.flatnonzero(few)]

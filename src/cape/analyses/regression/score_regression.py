@@ -237,6 +237,13 @@ class ScoreRegression(Analysis):
         """
         return 0
 
+    def _expected(
+        self, point: Point, before: Floats, marginals: Marginals, design: Design, schema: Schema
+    ) -> Floats | None:
+        """Return what the curvature at a point is expected to be, whose coordinates whiten it at the weights
+        before; None for the same."""
+        return None
+
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return these weights, or those nearest to them at which scores can be asked for."""
         return weights
@@ -348,7 +355,8 @@ class ScoreRegression(Analysis):
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if steps:
-                step = step.with_earlier(steps[-1], moved)
+                expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
+                step = replace(step, expected=expected).with_earlier(steps[-1], moved)
             steps.append(step)
             if i == len(parts) - 1 or step.settled:
                 break

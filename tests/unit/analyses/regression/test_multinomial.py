@@ -219,11 +219,11 @@ ONE = Schema(x=Number(-1, 1, missing=False), y=Category((1, 2, 3), missing=False
 
 
 def furthest():
-    """A block, and two rows that move its sums as far as any: their scores are opposite, and their curvatures,
-    each of one direction, at right angles.
+    """A block, and two rows that move its sums as far as any: their scores are opposite, their curvatures at
+    right angles.
 
-    At x = 1 nearly everybody is in the second category and others in the first, at x = -1 in the third and the
-    first: so curvature is that of one log-odds alone.
+    At x = 1 nearly everybody is in the second category and others in the first, at x = -1 in the third and
+    the first: so curvature is that of one log-odds alone.
     """
     up, down = np.array([1, 1]) / math.sqrt(2), np.array([1, -1]) / math.sqrt(2)  # (1, x) at both
     weights = np.concatenate([10 * up - 30 * down, -30 * up + 10 * down])
@@ -427,7 +427,8 @@ def test_a_plan_names_every_coefficient_and_falls_with_rows(model):
     assert list(few) == labels
     assert all(0 < many[label] < few[label] for label in labels)
     assert list(asked.limits(SCHEMA, noise, 2000)) == labels
-    finished = asked.finish(Answer(tuple(b.typical(SCHEMA, 9000) for b in query.blocks), noise, 9000, SCHEMA))
+    sums = tuple(b.typical(SCHEMA, 10**6) for b in query.blocks)
+    finished = asked.finish(Answer(sums, noise, 10**6, SCHEMA))
     assert [each.label for each in finished.estimates] == labels
 
 
@@ -446,6 +447,26 @@ def test_targets_that_cannot_be_right(model, target, problem):
         GLM("y", ["x"], model).query(schema, "replace-one")
     with pytest.raises(InvalidInput, match=problem):
         next(GLM("y", ["x"], model).conduct(schema, "replace-one"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_probabilities_add_up_and_predict_and_tests_know_their_categories(model):
+    frame = people(1500)
+    fit = released(GLM("stage", FEATURES, model), frame)[0].model
+    chances = fit.predict_proba(frame)
+    assert chances.sum(axis=1) == pytest.approx(1.0)
+    observed = np.bincount(frame["stage"].to_numpy() - 1, minlength=4) / len(frame)
+    assert chances.mean(axis=0) == pytest.approx(observed, abs=0.01)
+    assert set(fit.predict(frame)) <= {1, 2, 3, 4}
+    assert fit.test("a").freedom == (3 if model == "multinomial" else 1)
+    assert fit.test("a", "g").freedom == (6 if model == "multinomial" else 2)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_features_may_be_interactions_and_splines(model):
+    fit = released(GLM("stage", ["a:g", "spline(c, 2)"], model), people(500))[0].model
+    assert np.isfinite(np.asarray(fit.predict(people(50)), float)).all()
+    assert fit.test("spline(c, 2)").freedom == 2 * (3 if model == "multinomial" else 1)
 
 
 POPULATION = people(60_000, 9)
