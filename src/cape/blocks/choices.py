@@ -39,7 +39,7 @@ LEAST_GAP = 1e-6  # between two thresholds
 _LARGEST, _LARGEST_TURN = 1e100, 1e30
 _TYPICAL = 256  # rows, for plans
 _FURTHEST = 700.0  # of predictors: exponentials of them are numbers
-_ENTRIES = 1 << 21  # of arrays that are made at once
+_ENTRIES = 1 << 22  # of arrays that are made at once
 
 
 @dataclass(frozen=True)
