@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import polars as pl
 
-from cape.blocks import Axis, Block, Counts, Design, Form, Gram, Moments, Squares, Table
+from cape.blocks import Axis, Block, Counts, Design, Form, Gram, Moments, OutsideBounds, Squares, Table
 from cape.data import Category, Database, Number, Schema
 
 __all__ = ["DATABASES", "Case", "cases", "differs", "frames", "mariadb_connection"]
@@ -164,7 +164,7 @@ def _blocks(random: np.random.Generator, schema: Schema) -> list[Block]:
 
     found: list[Block] = []
     if numbers:
-        found.append(Moments(pick(numbers, 3)))
+        found += [Moments(pick(numbers, 3)), OutsideBounds(tuple(numbers))]
         found += [Counts((axis(name),)) for name in pick(numbers, 2)]
     if groups:
         found.append(Counts((axis(pick(groups, 1)[0]),)))

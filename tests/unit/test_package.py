@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 
 import cape
 from cape.core.moved import MOVED
+from tests import layout
+from tests.layout import LAYERS
 
 SOURCE = Path(cape.__file__).parent
 PROJECT = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
@@ -57,30 +60,6 @@ HOMES = {
     "joserfc": "desk",
     "tomlkit": "desk",
 }
-LAYERS = [
-    "core",
-    "stats",
-    "show",
-    "privacy",
-    "noise",
-    "secagg",
-    "data",
-    "blocks",
-    "engine",
-    "learning",
-    "analyses",
-    "synthetic",
-    "study",
-    "site",
-    "coordinator",
-    "app",
-    "flare",
-    "torch",
-    "sklearn",
-    "audit",
-    "cli",
-    "desk",
-]  # each may import what stands before it
 STARTS = {"cli/desk.py": "desk"}  # a command that starts what stands above it, imported when it runs
 
 
@@ -147,17 +126,17 @@ def test_an_analysis_loads_only_what_it_needs():
     assert not of_analyses & {"cape.analyses.registry", "cape.analyses.tables", "cape.learning.kmeans"}
 
 
-@pytest.mark.parametrize("former", MOVED)
-def test_a_module_that_moved_is_found_under_its_former_name(former: str):
+def test_a_module_that_moved_is_found_under_its_former_name():
     code = (
         "import importlib, warnings\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
-        "    warnings.simplefilter('always')\n"
-        f"    found = importlib.import_module({former!r})\n"
-        "print(found.__name__, *{each.category.__name__ for each in seen})"
+        f"for former in {list(MOVED)}:\n"
+        "    with warnings.catch_warnings(record=True) as seen:\n"
+        "        warnings.simplefilter('always')\n"
+        "        found = importlib.import_module(former)\n"
+        "    print(former, found.__name__, *{each.category.__name__ for each in seen})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [MOVED[former], "DeprecationWarning"]
+    assert done.stdout.splitlines() == [f"{former} {now} DeprecationWarning" for former, now in MOVED.items()]
 
 
 def test_every_exception_is_in_one_tree():
@@ -170,6 +149,7 @@ def test_every_exception_is_in_one_tree():
 
 
 def test_imports_point_downwards():
+    order = list(LAYERS)
     for path in sorted(SOURCE.rglob("*.py")):
         own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
         if own not in LAYERS:
@@ -180,7 +160,7 @@ def test_imports_point_downwards():
             if parts[0] == "cape" and parts[1] in LAYERS:
                 if STARTS.get(str(path.relative_to(SOURCE))) == parts[1]:
                     continue
-                assert LAYERS.index(parts[1]) <= LAYERS.index(own), f"{path} imports {name}"
+                assert order.index(parts[1]) <= order.index(own), f"{path} imports {name}"
 
 
 def test_statistics_import_the_core_alone():
@@ -229,7 +209,7 @@ def test_nothing_imports_the_command_line():
 
 
 def test_a_command_loads_the_desk_only_to_start_it():
-    code = "import sys, cape.cli.commands; print([m for m in sys.modules if m.startswith('cape.desk')])"
+    code = "import sys, cape.cli.desk; print([m for m in sys.modules if m.startswith('cape.desk')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
 
@@ -290,12 +270,42 @@ def test_a_private_name_of_another_module_would_be_seen():
     assert set(reached(tree)) - defined(tree) == {"_b", "_d", "_f"}
 
 
-def test_the_map_of_contributing_lists_every_part_of_the_package():
-    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text()
-    layout = text[text.index("## Layout") : text.index("How the parts work together")]
-    for layer in LAYERS:
-        name = f"{layer}.py" if (SOURCE / f"{layer}.py").is_file() else f"src/cape/{layer}/"
-        assert name in layout, f"{name} is missing"
+def test_every_package_has_its_place_in_the_map():
+    folders = {str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("__init__.py")} - {"."}
+    modules = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"}
+    assert sorted(layout.packages()) == sorted(folders | modules)
+    for name in layout.BESIDE:
+        assert list(layout.ROOT.glob(f"{name}*")), f"there is no {name}"
+
+
+def test_the_map_in_contributing_is_printed_from_docstrings():
+    page = (layout.ROOT / "CONTRIBUTING.md").read_text()
+    assert page == layout.renewed(page), "renew it: python -m tests.layout --write"
+
+
+def test_a_map_of_other_docstrings_would_be_seen(tmp_path, monkeypatch):
+    page = (layout.ROOT / "CONTRIBUTING.md").read_text()
+    monkeypatch.setattr(layout, "SOURCE", tmp_path)
+    monkeypatch.setattr(layout, "ROOT", tmp_path)
+    for package in layout.packages():
+        file = tmp_path / package / "__init__.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'"""What {package} is.\n\nNot here: the rest.\n"""')
+    assert "  core/           What core is.\n                  Not here: the rest.\n" in layout.renewed(page)
+    (tmp_path / "site" / "decide" / "__init__.py").write_text('"""Decisions."""')
+    with pytest.raises(ValueError, match=r"site/decide/__init__.py: .* 'Not here: ...'"):
+        layout.renewed(page)
+    with pytest.raises(ValueError, match="no map"):
+        layout.renewed("# Working on CAPE")
+
+
+def test_modules_that_the_page_on_architecture_names_are_there():
+    docs = layout.ROOT / "docs"
+    for file in (docs / "architecture.md", docs / "img" / "architecture.svg"):
+        names = set(re.findall(r"\bcape(?:\.[a-z_]+)+", file.read_text()))
+        assert len(names) > 5
+        for name in names:
+            assert importlib.util.find_spec(name), f"{file.name} names {name}"
 
 
 def test_only_simulation_has_a_predictable_generator():
@@ -314,7 +324,7 @@ def test_only_simulation_has_a_predictable_generator():
 def test_nothing_is_patched_in_the_package():
     """Whoever watches a run is its observer, and bugs are planted in tests."""
     for path in SOURCE.rglob("*.py"):
-        assert "unittest" not in {name for name, _ in imports(ast.parse(path.read_text()))}, path
+        assert "unittest" not in {name for name, _ in imports(parsed(path))}, path
 
 
 def distributions(requirements: list[str]) -> set[str]:

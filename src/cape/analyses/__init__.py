@@ -1,4 +1,8 @@
-"""The analyses: each knows its sensitivity, the sums it needs, and how to turn noisy sums into estimates.
+"""What can be asked: each analysis knows its sensitivity, the sums it needs, and how to turn noisy sums
+into estimates; the registry of all, and what families share (`by`, influence, sensitivity of moments).
+
+Not here: sums over rows (`blocks`), how noise is made and paid for (`engine`), and statistics that no
+single analysis owns (`stats`).
 
 `Estimate.sampling` is the error from having seen a sample of a population: for means, variances,
 covariances, correlations, quantiles, distribution functions and percentages. Counts and sums describe the

@@ -1,4 +1,5 @@
-"""What command line and desk share: runs, folders of results, progress, reports, certificates, sentences.
+"""What the command line and the desk share: runs of studies, folders of results, progress, reports, privacy
+certificates, the guarantee in words.
 
-Nothing here prints or serves: it returns texts and data, and the command line and the desk show them.
+Not here: printing and serving. It returns texts and data, which the command line and the desk show.
 """

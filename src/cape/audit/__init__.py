@@ -1,4 +1,7 @@
-"""Attacks on the guarantee: the real protocol, run many times against an adversary who sees all messages."""
+"""Attacks on the guarantee: the real protocol, run many times against an adversary who sees all messages.
+
+Not here: attacks by bad input, load and kills, which stand beside the package (`assurance/`).
+"""
 
 from __future__ import annotations
 

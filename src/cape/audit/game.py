@@ -17,6 +17,7 @@ from cape.audit.likelihood import evidence
 from cape.audit.view import Stage, Watch
 from cape.audit.world import Remembered, Tables, asked_of, site_names, stream_of
 from cape.engine.consortium import Consortium
+from cape.engine.outside_bounds import counted
 from cape.engine.query import Neighbours
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import CapeGaussian
@@ -200,9 +201,10 @@ def claimed(promises: list[ReleaseGuarantee], budget: Budget) -> tuple[float, fl
 
 def _numbers(game: Game, analysis: Any) -> int:
     """Return the most numbers that one release takes: noise is prepared for them."""
-    query = analysis.query(game.tables.schema, game.neighbours)
-    size = sum(array.size for array in query.arrays(game.tables.schema))
-    return int(size) * len(analysis.stages())
+    schema = game.tables.schema
+    query = analysis.query(schema, game.neighbours)
+    size = sum(array.size for array in query.arrays(schema))
+    return int(size) * len(analysis.stages()) + 3 * len(counted(query, schema))
 
 
 def join(parts: list[Played]) -> Played:

@@ -301,4 +301,5 @@ def cells(name: str, stream: SecureStream) -> list[Cell]:
     if not isinstance(column, Number):
         return [*nothing, *column.values]
     near = column.low + (column.high - column.low) * 0.2 * uniform(stream)
-    return [*nothing, column.low, column.high, column.middle, near, anywhere(name, stream)]
+    beyond = column.low - column.half, column.high + column.half  # cells outside bounds are counted
+    return [*nothing, column.low, column.high, *beyond, column.middle, near, anywhere(name, stream)]

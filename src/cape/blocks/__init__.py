@@ -1,7 +1,9 @@
-"""Sums over rows that a site can be asked for, each of exact integers, and the tables that compute them.
+"""Sums over rows that a site can be asked for, each of exact integers: one module for each kind, as `Block`
+asks of it; clipping of rows, persons and scores; sampling of records; tables in memory and in batches.
 
-One module for each kind of sum; what it must say is in `Block`. No noise is added here, and nothing is
-released (`cape.engine`). `Table` loads polars and narwhals, and is imported when it is first used.
+Not here: noise, and what a sum is asked for. Nothing is released here (`engine`).
+
+`Table` loads polars and narwhals, and is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
     from cape.blocks.gradient import Gradient
     from cape.blocks.gram import Gram
     from cape.blocks.grouped import Grouped
+    from cape.blocks.hazard_scores import HazardScores
+    from cape.blocks.leaving import Leaving
     from cape.blocks.martingale import Martingale
     from cape.blocks.merged import Merged
     from cape.blocks.moments import Moments
     from cape.blocks.nearest import Nearest
+    from cape.blocks.outside_bounds import OutsideBounds
     from cape.blocks.products import GroupedProducts
     from cape.blocks.residuals import Residuals
     from cape.blocks.sandwich import Sandwich
@@ -48,10 +53,13 @@ else:
             "cape.blocks.gradient": ["Gradient"],
             "cape.blocks.gram": ["Gram"],
             "cape.blocks.grouped": ["Grouped"],
+            "cape.blocks.hazard_scores": ["HazardScores"],
+            "cape.blocks.leaving": ["Leaving"],
             "cape.blocks.martingale": ["Martingale"],
             "cape.blocks.merged": ["Merged"],
             "cape.blocks.moments": ["Moments"],
             "cape.blocks.nearest": ["Nearest"],
+            "cape.blocks.outside_bounds": ["OutsideBounds"],
             "cape.blocks.products": ["GroupedProducts"],
             "cape.blocks.residuals": ["Residuals"],
             "cape.blocks.sandwich": ["Sandwich"],
@@ -79,10 +87,13 @@ __all__ = [
     "Gram",
     "Grouped",
     "GroupedProducts",
+    "HazardScores",
+    "Leaving",
     "Martingale",
     "Merged",
     "Moments",
     "Nearest",
+    "OutsideBounds",
     "Residuals",
     "Sandwich",
     "Scores",

@@ -98,7 +98,7 @@ class Probit(_Binary):
         return sign * mills, np.maximum(mills * (z + mills), 0.0)
 
     def mean(self, eta: Floats) -> Floats:
-        return np.exp(log_ndtr(np.clip(eta, -_FURTHEST, _FURTHEST)))
+        return np.asarray(np.exp(log_ndtr(np.clip(eta, -_FURTHEST, _FURTHEST))))
 
     def link(self, mean: float) -> float:
         from scipy.special import ndtri

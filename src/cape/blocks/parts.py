@@ -72,6 +72,10 @@ class Part:
         clamped: Floats = np.clip(self._columns[name], column.low, column.high)
         return clamped
 
+    def cells(self, name: str) -> Floats:
+        """Return a numeric column as it was read or derived, not clamped, NaN for missing."""
+        return self._columns[name]
+
     def codes(self, name: str) -> Integers:
         """Return a category column as codes, -1 for missing."""
         return self._columns[name]

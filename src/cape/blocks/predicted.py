@@ -29,7 +29,7 @@ from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Category, Number, Schema
 
-__all__ = ["LINKS", "ErrorSquares", "Errors", "Risks", "inverse"]
+__all__ = ["LINKS", "ErrorSquares", "Errors", "RiskCounts", "Risks", "inverse"]
 
 _LARGEST = 1e100
 _TYPICAL = 1024  # rows, for plans
@@ -86,19 +86,17 @@ class _Predicted(VectorBlock):
 
 
 @dataclass(frozen=True)
-class Risks(_Predicted):
-    """Rows by the bin of their predicted risk and by their outcome, a category of two values.
-
-    Arrays: counts (bins, 2), and within (bins,), the sum of where in its bin a risk lies, from -1 to 1.
+class _Risks(_Predicted):
+    """A sum over complete rows of what follows from predicted risks of a category of two values.
 
     Attributes:
-        edges: of the bins, from 0 to 1; a bin has its lower edge, and the last both.
+        edges: of cells of risks, from 0 to 1; a cell has its lower edge, and the last both.
     """
 
     edges: tuple[float, ...]
 
-    def arrays(self, schema: Schema) -> tuple[Array, ...]:
-        self.check(schema)
+    def check(self, schema: Schema) -> None:
+        super().check(schema)
         column = schema[self.design.target or ""]
         if not isinstance(column, Category) or len(column.values) != 2:
             raise InvalidInput(f"target {self.design.target!r} must have two categories for risks")
@@ -106,35 +104,104 @@ class Risks(_Predicted):
         rising = all(a < b for a, b in itertools.pairwise(edges))
         if not rising or edges[:1] != (0.0,) or edges[-1:] != (1.0,) or not 3 <= len(edges) <= _MOST_BINS:
             raise InvalidInput("edges of risks must rise from 0 to 1, with at least two bins")
-        bins = len(edges) - 1
-        return (Array("counts", (bins, 2), 0), Array("within", (bins,), T_BITS))
+
+    def risks(self, x: Floats) -> Floats:
+        """Return predicted risks, in [0, 1] whatever the model is."""
+        found = self.predictions(x)
+        return np.clip(np.where(np.isnan(found), 0.0, found), 0.0, 1.0)
+
+    def cells(self, risks: Floats) -> Integers:
+        """Return the cell of each risk."""
+        found = np.searchsorted(np.array(self.edges), risks, side="right") - 1
+        return np.clip(found, 0, len(self.edges) - 2)
+
+    def _typical_risks(self, schema: Schema) -> Floats:
+        return self.risks(typical.rows(self.design, schema, _TYPICAL).T)
+
+
+@dataclass(frozen=True)
+class RiskCounts(_Risks):
+    """Complete rows by the cell of their predicted risk: array counts (cells,)."""
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        self.check(schema)
+        return (Array("counts", (len(self.edges) - 1,), 0),)
+
+    def added(self, part: Part) -> Sums:
+        cells = self.cells(self.risks(part.vectors(self.design).x / ONE))
+        return (np.bincount(cells, minlength=len(self.edges) - 1).astype(np.int64),)
+
+    def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
+        counts = np.bincount(self.cells(self._typical_risks(schema)), minlength=len(self.edges) - 1)
+        return (np.asarray(rows / _TYPICAL * counts, np.float64),)
+
+
+@dataclass(frozen=True)
+class Risks(_Risks):
+    """Rows by the bin of their predicted risk and by their outcome, a category of two values.
+
+    Neighbouring cells make a bin. Arrays: counts (bins, 2); ranks (bins, 2), the sum of the ranks of risks,
+    each from -1 to 1; and losses (1,), the sum of (outcome - risk)².
+
+    Attributes:
+        starts: the first cell of each bin.
+        ranks: the rank of a risk at the lower and at the upper end of each cell, straight between them.
+    """
+
+    starts: tuple[int, ...]
+    ranks: tuple[tuple[float, float], ...]
+
+    def check(self, schema: Schema) -> None:
+        super().check(schema)
+        starts, cells = self.starts, len(self.edges) - 1
+        rising = all(a < b for a, b in itertools.pairwise(starts))
+        if not rising or starts[:1] != (0,) or not 0 <= starts[-1] < cells:
+            raise InvalidInput(f"bins of risks must start at cells that rise from 0 to at most {cells - 1}")
+        if len(self.ranks) != cells:
+            raise InvalidInput(f"each of the {cells} cells of risks must have ranks, not {len(self.ranks)}")
+        for rank in itertools.chain.from_iterable(self.ranks):
+            check.real("ranks", rank, least=-1.0, most=1.0)
+
+    def arrays(self, schema: Schema) -> tuple[Array, ...]:
+        self.check(schema)
+        bins = len(self.starts)
+        return (
+            Array("counts", (bins, 2), 0),
+            Array("ranks", (bins, 2), T_BITS),
+            Array("losses", (1,), T_BITS),
+        )
 
     def added(self, part: Part) -> Sums:
         rows = part.vectors(self.design)
-        place, within = self._placed(self.predictions(rows.x / ONE))
-        cells = 2 * place + rows.y.astype(np.int64)
-        bins = len(self.edges) - 1
-        counts = np.bincount(cells, minlength=2 * bins).reshape(bins, 2)
-        sums = np.bincount(place, np.trunc(within * ONE), minlength=bins)  # exact: below 2^53
-        return counts.astype(np.int64), sums.astype(np.int64)
+        risks, outcomes = self.risks(rows.x / ONE), rows.y.astype(np.int64)
+        places, ranks = self.placed(risks)
+        bins = len(self.starts)
+        counts = np.bincount(2 * places + outcomes, minlength=2 * bins)
+        summed = np.bincount(2 * places + outcomes, np.trunc(ranks * ONE), minlength=2 * bins)
+        losses = np.trunc((outcomes - risks) ** 2 * ONE).sum(keepdims=True)  # exact, as all: below 2^53
+        return tuple(
+            each.astype(np.int64) for each in (counts.reshape(bins, 2), summed.reshape(bins, 2), losses)
+        )
 
-    def _placed(self, risks: Floats) -> tuple[Integers, Floats]:
-        """Return the bin of each risk, and where in it the risk lies."""
-        edges = np.array(self.edges)
-        risks = np.clip(np.where(np.isnan(risks), 0.0, risks), 0.0, 1.0)
-        place = np.clip(np.searchsorted(edges, risks, side="right") - 1, 0, len(edges) - 2)
-        low, high = edges[place], edges[place + 1]
-        half = np.maximum((high - low) / 2, _NARROW)  # half of the narrowest bin that floats have is 0
-        return place, np.clip((risks - (low + high) / 2) / half, -1.0, 1.0)
+    def placed(self, risks: Floats) -> tuple[Integers, Floats]:
+        """Return the bin of each risk, and its rank."""
+        edges, cells = np.array(self.edges), self.cells(risks)
+        low, high = edges[cells], edges[cells + 1]
+        width = np.maximum(high - low, _NARROW)  # the narrowest that floats divide by
+        first, last = np.array(self.ranks)[cells].T
+        ranks = first + (last - first) * np.clip((risks - low) / width, 0.0, 1.0)
+        return np.searchsorted(np.array(self.starts), cells, side="right") - 1, np.clip(ranks, -1.0, 1.0)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """The sums of typical rows whose outcome follows the predictions."""
-        risks = self.predictions(typical.rows(self.design, schema, _TYPICAL).T)
-        place, within = self._placed(risks)
-        bins = len(self.edges) - 1
-        ill, well = (np.bincount(place, each, minlength=bins) for each in (risks, 1 - risks))
-        found = np.stack([well, ill], axis=1), np.bincount(place, within, minlength=bins)
-        return tuple(np.asarray(rows / _TYPICAL * each, np.float64) for each in found)
+        risks = self._typical_risks(schema)
+        places, ranks = self.placed(risks)
+        both, bins = np.stack([1 - risks, risks], axis=1), len(self.starts)
+        counts, summed = np.zeros((bins, 2)), np.zeros((bins, 2))
+        np.add.at(counts, places, both)
+        np.add.at(summed, places, both * ranks[:, None])
+        losses = np.array([(risks * (1 - risks)).sum()])
+        return tuple(np.asarray(rows / _TYPICAL * each, np.float64) for each in (counts, summed, losses))
 
 
 @dataclass(frozen=True)

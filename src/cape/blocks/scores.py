@@ -188,7 +188,7 @@ class ScoreSums:
         self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
         self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
         if self._edges:
-            self._lengths += counted(self._edges, lengths).astype(np.int64)
+            self._lengths += counted(self._edges, lengths)
         if self._with_deviance:
             self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
 
@@ -260,10 +260,10 @@ def check_clips(bound: float, curve: float, deviance: float, edges: tuple[float,
     check_entries("lengths", edges, _LARGEST)
 
 
-def counted(edges: tuple[float, ...], lengths: Floats) -> Floats:
+def counted(edges: tuple[float, ...], lengths: Floats) -> Integers:
     """Return how many lengths fall into each bin between these edges."""
     places = np.searchsorted(np.array(edges), lengths, side="right")
-    return np.bincount(places, minlength=len(edges) + 1).astype(np.float64)
+    return np.bincount(places, minlength=len(edges) + 1).astype(np.int64)
 
 
 def check_bounds(schema: Schema, name: str) -> None:

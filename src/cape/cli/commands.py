@@ -1,32 +1,106 @@
-"""The commands, registered with typer, and how warnings are printed."""
+"""The list of commands, and how warnings are printed."""
 
 from __future__ import annotations
 
-import inspect
 from typing import TextIO
 
 import typer
 
 from cape import __version__
-from cape.cli.audit import audit
-from cape.cli.bench import bench
-from cape.cli.check import check as check_rows
-from cape.cli.demo import demo
-from cape.cli.deploy import deploy
-from cape.cli.desk import desk
-from cape.cli.exports import results
-from cape.cli.init import init
-from cape.cli.machines import join, serve, status
-from cape.cli.plan import plan
-from cape.cli.run import run
-from cape.cli.site import site
-from cape.cli.submit import submit
-from cape.cli.synth import synth
+from cape.cli.lazy_group import Command, LazyGroup
 from cape.core import check
 
 __all__ = ["app", "warn"]
 
+
+class _Commands(LazyGroup):
+    """All commands, in the order of `cape --help`."""
+
+    listing = (
+        Command(
+            "demo",
+            "cape.cli.demo",
+            "Describe 569 patients at five sites that do not pool their rows: the first table of a "
+            "clinical paper.",
+        ),
+        Command(
+            "init",
+            "cape.cli.init",
+            "Write a study file with the columns of one site's file, and places for bounds and categories.",
+        ),
+        Command(
+            "check",
+            "cape.cli.check",
+            "List everything that is wrong with the rows of a study's sites, at once. Nothing is "
+            "spent or sent.",
+        ),
+        Command(
+            "plan",
+            "cape.cli.plan",
+            "Show noise, expected error and guarantee of every analysis, beside other schemes. Reads "
+            "no data.",
+        ),
+        Command("run", "cape.cli.run", "Answer every analysis of a study, on the files that it names."),
+        Command(
+            "results",
+            "cape.cli.exports",
+            "Show the results of a study again, or export their tables. Nothing is run, and nothing "
+            "is spent.",
+        ),
+        Command(
+            "synth",
+            "cape.cli.synth",
+            "Make up a file of rows for every site from the schema alone, to rehearse a study before "
+            "there is data.",
+        ),
+        Command(
+            "audit",
+            "cape.cli.audit",
+            "Try to break the guarantee: lower bounds on what an adversary learns, beside the claims.",
+        ),
+        Command(
+            "bench",
+            "cape.cli.bench",
+            "Measure speed, memory and error, each against its bar, and compare with other libraries.",
+        ),
+        Command(
+            "serve",
+            "cape.cli.machines",
+            "Run the aggregator until Ctrl-C. Nobody has to trust it: it has no key and sees no "
+            "site's numbers.",
+        ),
+        Command("join", "cape.cli.machines", "Connect a site's daemon to its aggregator until Ctrl-C."),
+        Command(
+            "submit",
+            "cape.cli.submit",
+            "Run a study at sites on machines of their own. The paths in the study file are not used.",
+        ),
+        Command(
+            "status",
+            "cape.cli.machines",
+            "Ask the aggregator which sites are connected and which studies are running.",
+        ),
+        Command(
+            "site",
+            "cape.cli.site",
+            "A site's policy, keys and ledger: what its data steward allows, and what was released.",
+        ),
+        Command(
+            "deploy",
+            "cape.cli.deploy",
+            "Kits for a study across machines: for the aggregator, the coordinator and every site.",
+        ),
+        Command(
+            "desk",
+            "cape.cli.desk",
+            "Serve pages to a browser until Ctrl-C: a site's inbox, ledger and policy, or a "
+            "coordinator's studies.",
+        ),
+    )
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="cape",
     help="""Private statistics across sites, with the accuracy of a trusted curator.
 
@@ -37,18 +111,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (demo, init, check_rows, plan, run, results, synth, audit, bench, serve, join, submit, status):
-    app.command(command.__name__)(command)
-app.add_typer(site)
-app.add_typer(deploy)
-app.add_typer(desk)
-for group in (app, site, deploy, desk):
-    documented = [
-        each for each in (*group.registered_commands, group.registered_callback) if each is not None
-    ]
-    for registered in documented:  # typer would break help where a docstring's lines end
-        paragraphs = (inspect.getdoc(registered.callback) or "").split("\n\n")
-        registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _version(asked: bool) -> None:

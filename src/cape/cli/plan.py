@@ -40,6 +40,8 @@ def _as_dict(study: Study, plans: list[tuple[Entry, Plan]]) -> dict[str, Any]:
         "left": float(total.remaining),
         "noise": study.setting.noise,
         "chosen": study.chosen,
+        "better_noise": study.better_noise
+        and {"kind": study.better_noise.kind, "times": study.better_noise.times},
         "warnings": list(study.warnings),
     }
 
@@ -64,6 +66,8 @@ def _show(console: Console, study: Study, plans: list[tuple[Entry, Plan]]) -> No
         if plan.advice:
             console.print(f"[dim]{escape(plan.advice)}[/dim]")
         console.print()
+    if study.better_noise is not None:
+        console.print(f"[bold]{escape(str(study.better_noise))}[/bold]\n")
     for sentence in study.asked_twice:
         console.print(f"{escape(sentence)}\n")
     console.print(Fitted(totals(study, plans)))

@@ -1,4 +1,8 @@
-"""A study sent to sites on their own machines: the coordinator and the relay. No transport."""
+"""Who asks, and who adds up: submissions and their record, the coordinator's folder and key, ledger heads
+that came with answers, and the relay that the aggregator runs.
+
+Not here: transport (`flare`), and the protocol by which sums stay hidden (`secagg`).
+"""
 
 from cape.coordinator.calls import Channel, Event, Link, StageOutcome
 from cape.coordinator.folder import CoordinatorFolder

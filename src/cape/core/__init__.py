@@ -1,4 +1,5 @@
-"""What every package may use: errors, checks of arguments, types of arrays, files, documents, sockets.
+"""What every package may use: errors, checks of arguments, types of arrays, files, documents, packed bytes,
+Unix sockets, lazy imports.
 
-Nothing here knows of privacy, tables or sites, and nothing here imports another package of ours.
+Not here: anything that knows of privacy, tables or sites. It imports no other package of ours.
 """

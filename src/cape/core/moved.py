@@ -7,11 +7,11 @@ below `cape.steward`, which is `cape.site`, the path would find modules of that 
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 import warnings
 from types import ModuleType
+from typing import Any
 
 __all__ = ["MOVED", "install"]
 
@@ -28,14 +28,21 @@ MOVED = {
 }
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a former name before all other finders, and loads the module as it is called now."""
+class _Finder:
+    """Finds a former name before all other finders, and loads the module as it is called now.
+
+    It subclasses nothing of `importlib.abc`, which loads fifty modules that `import cape` does without.
+    """
 
     def find_spec(
         self, fullname: str, path: object = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return a spec for a former name, None for any other."""
-        return importlib.machinery.ModuleSpec(fullname, self) if fullname in MOVED else None
+        loader: Any = self
+        return importlib.machinery.ModuleSpec(fullname, loader) if fullname in MOVED else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python to make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module under its former name, too."""

@@ -1,6 +1,8 @@
-"""The rows of one site: the schema of their columns, and the files, frames and databases they come from.
+"""The rows of one site: the schema of their columns, the files, frames, databases and cohorts they come
+from, and how cells, missing ones and persons are read.
 
-Nothing is added up here (`cape.blocks`), and nothing leaves a site from here.
+Not here: sums (`blocks`). Nothing leaves a site from here.
+
 The sources load polars and narwhals, and are imported when they are first used.
 """
 

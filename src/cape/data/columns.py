@@ -16,6 +16,7 @@ __all__ = ["Category", "Column", "Number", "as_date", "days"]
 
 _LONGEST_LABEL = 80
 _SMALLEST_HALF = 2.0**-1000  # so that dividing by a 2^20th of it is as exact as dividing by it
+_LARGEST_WHOLE = 2.0**53  # up to which float64 has every whole number
 _EPOCH = date(1970, 1, 1)
 
 
@@ -31,6 +32,10 @@ class Number:
     plans use it. None of these plays a part when columns are compared, as a site compares a study's with its
     own.
 
+    `integer` says that cells are whole numbers, such as counts or ages in years: tables then cut between
+    them, and synthetic rows have whole numbers. A cell that is none is read as it is, and counts in tables as
+    the whole number below it; `cape check` names such cells. It plays no part in comparisons either.
+
     Bounds that are dates (`datetime.date`, or text such as "2015-01-01") make a column of dates: its cells
     are days since 1970-01-01, for expressions such as days_between(admitted, discharged). `sql` is the
     expression that a derived column is computed by: see `Schema`.
@@ -45,6 +50,7 @@ class Number:
     expected: Expected | None = field(default=None, compare=False, kw_only=True)
     date: bool = field(default=False, kw_only=True)
     sql: str | None = field(default=None, kw_only=True)
+    integer: bool = field(default=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_text("label", self.label)
@@ -64,10 +70,25 @@ class Number:
             raise InvalidInput(f"bounds must rise, as in (18, 90), not ({shown[0]}, {shown[1]})")
         if high / 2 - low / 2 < _SMALLEST_HALF:
             raise InvalidInput(f"bounds must be further apart than ({low!r}, {high!r}); use a larger unit")
+        self._check_integer(low, high)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if self.expected is not None:
             object.__setattr__(self, "expected", spread(self.expected, low, high))
+
+    def _check_integer(self, low: float, high: float) -> None:
+        if not isinstance(self.integer, bool):
+            raise InvalidInput(f"integer must be true or false, not {check.show(self.integer)}")
+        if not self.integer:
+            return
+        if self.date:
+            raise InvalidInput("integer is for numbers: a column of dates holds whole days anyway")
+        for end in (low, high):
+            if not end.is_integer() or abs(end) > _LARGEST_WHOLE:
+                raise InvalidInput(
+                    f"bounds of a column of whole numbers must be whole and within ±2^53, not {end!r}; leave "
+                    "integer = true out, or round them outwards"
+                )
 
     @property
     def middle(self) -> float:

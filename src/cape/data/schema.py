@@ -55,8 +55,8 @@ class Schema(Framed, Mapping[str, Column]):
 
     Two numbers or two dates are bounds, a list of text is categories. A mapping does the same for names that
     are no Python identifiers, and holds what a study file says: {"bounds": [0, 40], "missing": False,
-    "label": "Visits"} or {"categories": [0, 1], "expected": {"share": 0.1}}. With {"sql": "bmi >= 30"} a
-    column is derived from others, at the site (`cape.data.expressions`).
+    "label": "Visits", "integer": True} or {"categories": [0, 1], "expected": {"share": 0.1}}. With {"sql":
+    "bmi >= 30"} a column is derived from others, at the site (`cape.data.expressions`).
 
     Attributes:
         derived: the expression of each derived column; it reads columns that stand before it.
@@ -324,6 +324,7 @@ class Schema(Framed, Mapping[str, Column]):
             | ({"missing": c.missing} if c.sql is None else {"sql": c.sql})
             | {key: value for key in _SHOWN if (value := getattr(c, key, None)) is not None}
             | ({} if c.expected is None else {"expected": _expected(c)})
+            | ({"integer": True} if isinstance(c, Number) and c.integer else {})
             for name, c in self._stated.items()
             if not getattr(c, "made", False)
         }
@@ -431,19 +432,22 @@ def _described(description: Mapping[Any, Any]) -> Column:
     if not isinstance(missing, bool):
         raise InvalidInput(f"missing must be true or false, not {check.show(missing)}")
     shown = {key: description[key] for key in (*_SHOWN, "expected") if key in description}
-    keys = set(description) - {"missing", *shown}
+    keys = set(description) - {"missing", "integer", *shown}
+    integer = description.get("integer", False)
     if keys == {"bounds"}:
         ends = _values(description["bounds"])
         if len(ends) != 2:
             raise InvalidInput(f"bounds must be two numbers, as in [18, 90], not {len(ends)}")
-        return Number(*ends, missing, **shown)
+        return Number(*ends, missing, **shown, integer=integer)
     if keys == {"low", "high"}:
-        return Number(description["low"], description["high"], missing, **shown)
+        return Number(description["low"], description["high"], missing, **shown, integer=integer)
+    if "integer" in description:
+        raise InvalidInput("integer is for columns with bounds, as in {low = 0, high = 40, integer = true}")
     if keys == {"categories"} and not {"unit", "per"} & set(shown):
         return Category(_values(description["categories"]), missing, **shown)
     raise InvalidInput(
-        "keys must be low and high, or bounds (and missing, label, unit, per, expected), or categories (and "
-        f"missing, label, expected), not {check.show(sorted(map(str, description)))}"
+        "keys must be low and high, or bounds (and missing, label, unit, per, expected, integer), or "
+        f"categories (and missing, label, expected), not {check.show(sorted(map(str, description)))}"
     )
 
 
@@ -476,6 +480,7 @@ def _describe(column: Column) -> str:
         text = " to ".join(
             str(as_date(end)) if column.date else f"{end:g}" for end in (column.low, column.high)
         )
+        text += ", whole numbers" if column.integer else ""
     else:
         text = " | ".join(map(str, column.values))
     return text if column.missing else f"{text}, never missing"

@@ -116,6 +116,7 @@ class _Work:
         self._missing = Counter[str]()
         self._below, self._above = Counter[str](), Counter[str]()
         self._beyond: dict[str, Floats] = {}
+        self._fractions: dict[str, Tally] = {}
 
     def read(self, source: Any) -> None:
         """Go through all rows."""
@@ -203,6 +204,9 @@ class _Work:
             self._missing[name] += int(np.count_nonzero(missing))
             if isinstance(column, Number):
                 self._bounds(name, column, values)
+                if column.integer:
+                    odd = np.isfinite(values) & (values != np.floor(values))
+                    self._fractions.setdefault(name, Tally()).add(odd, offset, batch[self._named[name]])
         self._blank.add(blank, offset)
         for name, hashes in self._ids.items():
             hashes.append(_hashed(batch[name], broken))
@@ -311,6 +315,7 @@ class _Work:
             high=column.high,
             below=self._below[name],
             above=self._above[name],
+            fractions=self._fractions.get(name, Tally()).spots(self._place),
             unit=unit,
             codes={} if column.date else codes,
             null_values=tuple(cell for cell in misfits if means_missing(cell))[:SHOWN],

@@ -86,6 +86,7 @@ class ColumnSurvey(_Found, frozen=True):
         misfits: cells that are not a number, a date, or a listed category.
         gaps: empty cells where the schema says that none is missing.
         below, above: cells beyond the bounds, which count as the bounds.
+        fractions: cells that are no whole number, where the schema says `integer = true`.
         unit: another unit that would explain them.
         codes: cells beyond the bounds that are usual codes for a missing one, with counts.
         recode, null_values, decimal_comma: what misfits probably mean.
@@ -102,6 +103,7 @@ class ColumnSurvey(_Found, frozen=True):
     high: float | None = None
     below: int = 0
     above: int = 0
+    fractions: Spots = Spots()
     unit: Unit | None = None
     codes: dict[str, int] = {}
     recode: dict[str, Value] = {}
@@ -172,7 +174,13 @@ class Survey(_Found, frozen=True):
         """Return it without any cell, and without names in the first line that may be cells."""
         columns = tuple(
             structs.replace(
-                column, misfits=column.misfits.hidden(), codes={}, recode={}, null_values=(), unclear={}
+                column,
+                misfits=column.misfits.hidden(),
+                fractions=column.fractions.hidden(),
+                codes={},
+                recode={},
+                null_values=(),
+                unclear={},
             )
             for column in self.columns
         )

@@ -51,6 +51,15 @@ def warnings(survey: Survey) -> list[Trouble]:
         found.append(Trouble("", f"the file seems to have {_layout(survey)}, and is not read so"))
     for column in survey.columns:
         found += _beyond(column)
+        if (odd := column.fractions).count:
+            counts = "it counts" if odd.count == 1 else "they count"
+            found.append(
+                Trouble(
+                    column.name,
+                    f"{_count(odd.count, 'cell')} not whole {_at(survey, odd)}{_shown(odd)}, and the schema "
+                    f"says integer = true: in tables and synthetic rows {counts} as the whole number below",
+                )
+            )
         if survey.rows and column.missing == survey.rows:
             found.append(Trouble(column.name, f"empty: all {_number(survey.rows)} cells are missing"))
     if survey.joined and survey.broken.count:
@@ -196,9 +205,10 @@ def _beyond(column: ColumnSurvey) -> Iterator[Trouble]:
             continue
         share = count / max(column.present, 1)
         end = _end(bound, date=column.kind == "date")
-        said = f"{_count(count, 'cell')} {word} {end} {'counts' if count == 1 else 'count'} as {end}"
+        verb = "counts" if count == 1 else "count"
+        said = f"{_count(count, 'cell')} {word} {end} ({_percent(share)}) {verb} as {end}"
         if share > _OFTEN:
-            counts = f"{_count(count, 'cell')}, which {'counts' if count == 1 else 'count'} as {end}"
+            counts = f"{_count(count, 'cell')}, which {verb} as {end}"
             said = f"{_percent(share)} {word} {end} ({counts}){explained}"
         yield Trouble(column.name, said)
     for code, cells in column.codes.items():

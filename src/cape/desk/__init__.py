@@ -1,5 +1,8 @@
-"""The desk: pages in a browser for a site's stewards, and for a coordinator. See `cape.desk.app`.
+"""The desk: pages in a browser for a site's stewards and for a coordinator (an extra); its server, and the
+processes that it starts.
 
-What people decide here is carried out by `cape.site.admin` and `cape.coordinator`, as the commands do it:
-no rule about studies, budgets or keys belongs into this package.
+Not here: rules about studies, budgets or keys. What people decide here is carried out by `cape.site.admin`
+and `cape.coordinator`, as commands do it.
+
+`cape.desk.app` is where to start reading.
 """

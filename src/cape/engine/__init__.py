@@ -1,4 +1,8 @@
-"""One private sum across sites: planned, calibrated, run through a scheme, and paid for from a budget."""
+"""One analysis from its first query to its release: session, calibration of noise, stages, plan, budget of
+a consortium, sites' contributions; `Consortium`, and what an analysis must define.
+
+Not here: any particular analysis, sockets, and the policy of a site (`site`).
+"""
 
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Query
 from cape.stats.estimates import Estimate

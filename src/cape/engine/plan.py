@@ -52,6 +52,7 @@ class Plan(Shown):
         law: the law of the noise.
         other: label -> the noise of the scheme with the other kind of noise, Laplace for Gaussian; empty
             where that cannot be had.
+        size: how many numbers its decisive stage releases, counts of cells outside bounds among them.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
             with nobody lost, over the same rows; for 1, 2, 3 and the most that a release is made to survive.
     """
@@ -240,6 +241,8 @@ def make_plan(
         return _expected(analysis, query, setting, scheme, share, larger), limits
 
     planned = {label: by[scheme.name] for label, by in noise.items()}
+    stages = Stages.of(analysis, setting, scheme, share)
+    counting = query if analysis.decisive % len(stages) else stages.first(query)
     found = shapes(analysis, query, setting, share, planned, forecast)
     return Plan(
         analysis,
@@ -250,9 +253,9 @@ def make_plan(
         scheme.rows(given),
         not sizes,
         noise,
-        setting.guarantee(scheme, share, query, Stages.of(analysis, setting, scheme, share).slack),
+        setting.guarantee(scheme, share, query, stages.slack),
         _halving(times, setting, given) if now else dict.fromkeys(("epsilon", "rows", "sites")),
-        sum(array.size for array in query.arrays(setting.schema)),
+        sum(array.size for array in counting.arrays(setting.schema)),
         float(left),
         answers(analysis, setting, share, float(left), scheme.rows(given), found, forecast),
         {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
@@ -361,7 +364,9 @@ def _noise(
     if not query.blocks:
         return []
     stages = Stages.of(analysis, setting, scheme, share)
-    calibration, local_std = stages.calibrate(analysis.decisive % len(stages), query)
+    stage = analysis.decisive % len(stages)
+    asked = query if stage else stages.first(query)
+    calibration, local_std = stages.calibrate(stage, asked)
     total = scheme.total_std(calibration.local_noise, setting.parties) if local_std else 0.0
     if lost:
         total *= scheme.growth(lost, setting.parties, local_std)

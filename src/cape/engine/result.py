@@ -13,6 +13,7 @@ from rich.text import Text
 from cape.core.errors import InvalidInput
 from cape.data import Person, Schema
 from cape.engine.arguments import joined
+from cape.engine.outside_bounds import OutsideShare, sentences
 from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.privacy import gaussian, laplace
@@ -174,6 +175,8 @@ class Release(Shown):
     """How many times as large the noise is as with all sites, in the stage where it is largest."""
     lost: tuple[str, ...] = field(default=(), kw_only=True)
     """The sites that were missing from a sum, or fell silent before their surplus noise was taken off."""
+    outside: tuple[OutsideShare, ...] | None = field(default=None, kw_only=True)
+    """Noisy shares of cells outside the bounds of each numeric column; None where they were not counted."""
 
     def describe(self) -> str:
         """Return what was asked, or what was done if that depended on what was released."""
@@ -236,6 +239,7 @@ class Release(Shown):
                 "lost": self.lost,
                 "growth": self.growth,
                 "rows": self.rows,
+                "outside": None if self.outside is None else [each.to_dict() for each in self.outside],
                 "cost": vars(self.cost),
             }
         )
@@ -263,8 +267,8 @@ class Release(Shown):
         return self.analysis.figures(self)
 
     def notes(self) -> Sequence[str]:
-        """Return what they say of it besides, in sentences, and what lost sites did to the noise."""
-        return [*self.analysis.notes(self), *self._losses()]
+        """Return what they say of it besides, in sentences, cells outside bounds, and what lost sites did."""
+        return [*sentences(self.outside or (), self.schema), *self.analysis.notes(self), *self._losses()]
 
     def findings(self) -> Sequence[str]:
         """Return its main numbers in words."""

@@ -9,14 +9,17 @@ site replays it from released totals to find out what it is asked (`cape.site.de
 Claim. Whatever the totals of earlier stages are, true or made up, the next query is calibrated for the price
 of its stage.
 Reason. A query's sensitivity is what the analysis proves for any earlier answer, and `Stages.calibrate`
-depends on the query, the stage and the study's terms alone. An analysis whose first query asks nothing of the
-tables is free, and may not ask for private sums later.
+depends on the query, the stage and the study's terms alone. The first query also counts cells outside bounds
+(`cape.engine.outside_bounds`), in a block that follows from that query and the terms; the analysis sees its
+own sums only. An analysis whose first query asks nothing of the tables is free, and may not ask for private
+sums later.
 Tested in tests/unit/engine/test_session.py and tests/unit/site/test_decide.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
@@ -25,6 +28,7 @@ import numpy as np
 from cape.core import check
 from cape.core.errors import CapeError, InvalidInput
 from cape.engine.calibration import MOST_ROWS, Calibration
+from cape.engine.outside_bounds import OutsideBounds, OutsideShare, shares
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Query, ResumePoint
 from cape.engine.result import Release, ReleaseGuarantee
 from cape.engine.schemes import Cost
@@ -85,10 +89,11 @@ class AnalysisSession:
             self.stage = check.integer("stages begun", self.resume.stages, least=0, most=len(stages))
         self.query: Query | None = None
         self._found: AnalysisResult | None = None
+        self._outside: tuple[OutsideShare, ...] | None = None
         self._rows: int | None = None
         self._growth: list[float] = []
         self._law = GAUSSIAN  # of the noise in the last stage
-        self._length = -1  # of the last stage's vector
+        self._length = -1  # of what the analysis asked for in the last stage
         self._keys: tuple[int, int] | None = None
         self._calibrated: tuple[Calibration, float] | None = None
         self._proceed(None)
@@ -181,9 +186,13 @@ class AnalysisSession:
             setting.schema,
             law,
         )
+        self._length = calibration.size
+        if query.blocks and isinstance(query.blocks[-1], OutsideBounds):
+            self._length -= answer.sums[-1][0].size
+            answer = self._without_counts(query.blocks[-1], answer)
         self._law = answer.law
         self.stage += 1
-        self._rows, self._length = rows, calibration.size
+        self._rows = rows
         if everyone and calibration.size:
             self._growth.append(noise / everyone)
         self._proceed(answer)
@@ -205,16 +214,27 @@ class AnalysisSession:
             schema=self.stages.setting.schema,
             growth=max(self._growth, default=1.0),
             lost=tuple(lost),
+            outside=self._outside,
         )
 
     def close(self) -> None:
         """Let the analysis put away what it holds."""
         self._conversation.close()
 
+    def _without_counts(self, block: OutsideBounds, answer: Answer) -> Answer:
+        """Keep the counts of cells outside bounds, and return what the analysis has asked for."""
+        ((counts,), (noise,)) = answer.sums[-1], answer.noise[-1]
+        self._outside = shares(block.columns, counts, noise, answer.rows, answer.schema, answer.law)
+        return replace(answer, sums=answer.sums[:-1], noise=answer.noise[:-1])
+
     def _proceed(self, answer: Answer | None) -> None:
         self.query, self._calibrated = None, None
         try:
-            self.query = next(self._conversation) if answer is None else self._conversation.send(answer)
+            if answer is None:
+                asked = next(self._conversation)
+                self.query = asked if self.stage else self.stages.first(asked)
+            else:
+                self.query = self._conversation.send(answer)
         except StopIteration as stop:
             self._found = stop.value if isinstance(stop.value, AnalysisResult) else AnalysisResult(stop.value)
         except CapeError:

@@ -50,10 +50,11 @@ class SiteSet:
         source = self.sources[name]
         if isinstance(source, Holder):
             return source
-        if name not in self._tables:
-            key = self._choices.fork(name).bytes(KEY_BYTES)
-            self._tables[name] = Table(name, source, self._schema, key=key)
-        return self._tables[name]
+        with _OPENING:  # two threads would both fork the stream
+            if name not in self._tables:
+                key = self._choices.fork(name).bytes(KEY_BYTES)
+                self._tables[name] = Table(name, source, self._schema, key=key)
+            return self._tables[name]
 
     def rows(self) -> dict[str, int]:
         """Return how many rows each site holds. Where that is public, none may be empty."""

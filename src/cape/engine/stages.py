@@ -30,6 +30,7 @@ from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.calibration import Calibration, calibrate, calibrate_laplace
+from cape.engine.outside_bounds import beside
 from cape.engine.query import Analysis, Neighbours, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import Parties, Scheme
@@ -241,6 +242,12 @@ class Stages:
             setting.noise,
         ]
         return json.dumps(told)
+
+    def first(self, query: Query) -> Query:
+        """Return the first query of a run with counts of cells outside bounds."""
+        if self.sampling < 1:
+            return query
+        return beside(query, self.setting, float(self.parts[0]), laplace=self.pure)
 
     def calibrate(self, stage: int, query: Query) -> tuple[Calibration, float]:
         """Return the grid and noise of a stage, and that noise per unit of sensitivity (0 for none).

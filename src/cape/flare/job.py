@@ -4,7 +4,7 @@ Claim. Of a message that brings an app, nothing reaches a site's disk unless the
 `write_job` writes: these files, with this content, and NVFLARE's signatures of them.
 Reason. The zip is checked in memory. Its size, the number of its entries, their names and the sizes that
 they claim are bounded before anything is inflated; then the contents of its files are compared with ours.
-Tested in tests/deploy/test_app.py, and against running sites in tests/deploy/test_edge_code.py.
+Tested in tests/unit/flare/test_job.py, and against running sites in tests/deploy/test_edge_code.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Iterative learning: every training step is one release, and the next query depends on its answer."""
+"""What is learned in many steps, each of which is one release: networks, any gradient, k-means, optimisers,
+checkpoints.
+
+Not here: how gradients are clipped (`blocks/clipped`, `torch`), and regressions, whose steps are few
+(`analyses/regression`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Randomness and exact integers: a cryptographic stream, exact noise, rounding and the ring."""
+"""Randomness and exact integers: the secure stream, samplers of discrete Gaussian and Laplace noise,
+rounding to a grid, the ring.
+
+Not here: how much noise is needed (`privacy` computes it, `engine` applies it), and random numbers for
+statistics (`stats`).
+"""
 
 from cape.noise.gaussian import discrete_gaussian
 from cape.noise.gram import Gram, exact_gram, exact_products

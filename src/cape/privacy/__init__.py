@@ -1,4 +1,9 @@
-"""The guarantee: the exact privacy of Gaussian and Laplace releases by many sites, as pure mathematics."""
+"""The guarantee as mathematics: mu, epsilon and delta of Gaussian and Laplace releases by many sites,
+composition, subsampling, budgets, and what releases cost together.
+
+Not here: drawing of noise (`noise`), the sensitivity of a question (`analyses`), and the record of what was
+spent (`site/ledger`, and `engine` in one process).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Secure aggregation: the aggregator learns the sum of the sites' vectors and nothing else.
+"""Secure aggregation: the protocol by which the aggregator learns the sum of the sites' vectors and nothing
+else, also when sites drop out; keys, masks, key shares.
 
-The machines `Site` and `Aggregator` do no I/O; `simulate` drives them in one process for one sum, and a
-`Session` for many with keys agreed once. docs/secagg.md has the threat model.
+Not here: input and output. Bytes between machines are carried by `coordinator`, `site` and `flare`.
+
+`simulate` drives the machines `Site` and `Aggregator` in one process for one sum, and a `Session` for many
+with keys agreed once. docs/secagg.md has the threat model.
 """
 
 from cape.secagg.aggregator import Aggregator

@@ -1,7 +1,10 @@
-"""How results are shown: tables, figures and sentences, for a terminal, a notebook, a report and JSON.
+"""How results look: tables, figures and sentences as plain data, and what draws them in a terminal, a
+notebook, HTML, SVG, matplotlib, CSV and JSON.
 
-An analysis or a model describes what it shows with the classes of this package. The renderers are here too
-and know no analysis, so a new analysis needs no renderer of its own.
+Not here: any analysis. A renderer knows none, so a new analysis needs no renderer; whole reports and
+certificates are in `app`.
+
+An analysis or a model describes what it shows with the classes of this package.
 """
 
 from cape.show.figures import Bars, Curves, Figure, Forest, HeatMap, Intervals, Line, Mark

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from cape.show.numbers import LEVEL, between, rounded
+from cape.stats.estimates import Estimate, is_unknown
 
 __all__ = ["Estimated", "Table", "listed", "recorded"]
 
@@ -85,10 +86,16 @@ def listed(
     most: int | None = None,
     folded: bool = False,
 ) -> Table:
-    """Return a row per estimate, with interval and errors; `most` as in `rounded`."""
+    """Return a row per estimate, with interval and errors; `most` as in `rounded`.
+
+    "-" stands for what noise hides, beside all values that are possible.
+    """
     rows = []
     for e in estimates[:_MOST]:
         error = e.standard_error
+        if isinstance(e, Estimate) and is_unknown(e):
+            rows.append((title(e.label), "-", between(e.interval(LEVEL), error, most), "-", "-"))
+            continue
         rows.append(
             (
                 title(e.label),

@@ -1,4 +1,8 @@
-"""What a site allows and remembers: its policy, its ledger, and its answer to a request. No transport."""
+"""A site by itself: its folder and keys, a new policy, the persons who decide, the daemon, and its end of
+the wire, where bytes come in and go out.
+
+Not here: transport (`flare`), and anything that a coordinator decides (`coordinator`).
+"""
 
 from cape.privacy.accounting import Allowance, Basis
 from cape.site.decide.codes import Code, Refusal

@@ -1,7 +1,9 @@
-"""Estimators with scikit-learn's interface: arrays in, split over sites, one private release per fit.
+"""Estimators with scikit-learn's interface (an extra): arrays in, split over sites, one private release per
+fit.
 
-It needs the extra `sklearn`. Inside this folder `import sklearn` is scikit-learn itself: imports are absolute
-here.
+Not here: methods of its own. A fit is a release of `analyses` or `learning`.
+
+Inside this folder `import sklearn` is scikit-learn itself: imports are absolute here.
 """
 
 from cape.core.errors import MissingExtra

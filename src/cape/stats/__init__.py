@@ -1,5 +1,6 @@
-"""Statistics of noisy numbers: estimates, intervals, tests, proportions, moments, meta-analysis, mixtures.
+"""Statistics of noisy numbers, as pure functions: estimates and their intervals, the law of noise, tests,
+proportions, moments, trees of counts, meta-analysis, mixtures.
 
-Pure functions of numbers and of the noise that is known to be in them: numpy, scipy and `cape.core`. Nothing
-here knows of a schema, a query or a site, or of what has a sensitivity.
+Not here: schemas, queries, sites, or anything with a sensitivity. It imports numpy, scipy and `cape.core`;
+what only one analysis computes is in its family (`analyses`).
 """

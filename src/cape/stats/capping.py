@@ -57,7 +57,7 @@ class Marginal:
         """Return the numbers at these ranks, from 0 to 1, cut at the caps."""
         under = np.concatenate([[0.0], np.cumsum(self.weights)])
         found = np.interp(ranks * under[-1], under, self.edges)
-        return np.clip(found, self.low, self.high)
+        return np.asarray(np.clip(found, self.low, self.high))
 
 
 def axis_edges(low: float, high: float) -> Floats:

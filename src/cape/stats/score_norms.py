@@ -27,6 +27,7 @@ BINS = 40  # a factor of sqrt 2 apart
 BELOW = 14  # of them below the length that scores are expected to have
 FALLS, FALLS_UNCAPPED = 0.25, 0.35
 _CLEAR = 3.8  # standard deviations: a bin, or two neighbours, are surely not noise
+_FAR, _CERTAIN = 6, 5.5  # bins from the nearest one that is clear, and standard deviations, if more bins
 _SEEN = 2.0  # the same next to such bins
 _HIDDEN = 1.64  # standard deviations of noise: rows that it could hide
 _INSIDE = 2**0.25  # the longest score of a bin over a typical one
@@ -56,11 +57,16 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Lengths:
-    """How many scores are how long, with noise; the last bin is open."""
+    """How many scores are how long, with noise; the last bin is open.
+
+    Where few rows have long scores and most have short ones, as with rare events, `expected` says how many
+    are in each bin: as many are taken to be there, beyond what is seen, as noise could hide.
+    """
 
     edges: Floats
     counts: Floats
     noise: float
+    expected: Floats | None = None
 
     @property
     def _tops(self) -> Floats:
@@ -73,6 +79,11 @@ class Lengths:
         clear = z > _CLEAR
         clear[:-1] |= two & (z[:-1] > 1)
         clear[1:] |= two & (z[1:] > 1)
+        places = np.flatnonzero(clear)
+        far = np.flatnonzero(np.diff(places) > _FAR)
+        if far.size:  # of 40 bins one is far out by chance in every few hundred histograms
+            beyond = np.arange(len(clear)) > places[far[0]]
+            clear &= ~beyond | (z > _CERTAIN)
         return np.asarray(clear)
 
     @property
@@ -84,14 +95,23 @@ class Lengths:
             last += 1
         return last
 
+    @property
+    def _unseen(self) -> Floats:
+        """What is expected beyond the last bin that is seen, as far as noise could hide it."""
+        if self.expected is None:
+            return np.zeros(len(self.counts))
+        beyond = np.arange(len(self.counts)) > self._last
+        return np.where(beyond, np.minimum(self.expected, _HIDDEN * self.noise), 0.0)
+
     def typical(self) -> float | None:
         """Return the root mean square of lengths in bins that are seen; None if noise hides all."""
         clear = np.flatnonzero(self._clear)
         if not clear.size:
             return None
         within = slice(int(clear[0]), int(clear[-1]) + 1)
-        counts = np.maximum(self.counts[within], 0.0)
-        return float(np.sqrt((counts * (self._tops[within] / _INSIDE) ** 2).sum() / counts.sum()))
+        counts = self._unseen
+        counts[within] = np.maximum(self.counts[within], 0.0)
+        return float(np.sqrt((counts * (self._tops / _INSIDE) ** 2).sum() / counts.sum()))
 
     def rows(self, falls: float) -> Floats:
         """Return how many rows are likely to be in each bin."""
@@ -101,7 +121,7 @@ class Lengths:
             beyond = np.arange(1, len(found) - last)
             tail = max(float(found[last]), self.noise) * falls**beyond
             found[last + 1 :] = np.minimum(tail, _HIDDEN * self.noise)
-        return found
+        return np.maximum(found, self._unseen)
 
     def beyond(self, bound: float, falls: float) -> Beyond:
         """Return what this bound leaves out."""
@@ -125,7 +145,7 @@ class Lengths:
             last = int(np.flatnonzero(self.counts > 0)[-1]) if (self.counts > 0).any() else 0
             return Beyond(float(self._tops[last]), 0.0, 0.0, 0.0)
         rows, typical = self.rows(falls), self._tops / _INSIDE
-        seen = np.where(np.arange(len(rows)) <= self._last, rows, 0.0)
+        seen = np.where(np.arange(len(rows)) <= self._last, rows, 0.0) + self._unseen
         sampling = float((seen * typical**2).sum()) / width
         least = float(np.sqrt((seen * typical**2).sum() / max(seen.sum(), 1.0))) / 2
         bounds = self.edges[self.edges >= least]

@@ -3,8 +3,9 @@
 A step knows, at weights w and in coordinates u = Tx, the sums over rows of clipped scores g, of their
 curvature H (each row's clipped at a bound of its own) and of their spread, all with noise of known size.
 
-*Next.* Weights move by H⁻¹g, where H is first drawn to a multiple of the identity as far as its noise warrants
-(`shrunk`), and the step to 0 as far as its noise warrants (James and Stein). Coordinates are then whitened by
+*Next.* Weights move by H⁻¹g, where H is first drawn to a multiple of the identity as far as its noise
+warrants (`shrunk`), and the step to 0 as far as its noise warrants (James and Stein). Coordinates are then
+whitened by
 H, so that a step's noise is alike in all directions and lengths of scores say how far out a row is. Earlier
 curvatures count in later ones, less so the further weights have moved.
 
@@ -12,8 +13,8 @@ curvatures count in later ones, less so the further weights have moved.
 - sampling: H⁻¹ S H⁻¹ with S the spread, to which what clipping took of it is added;
 - noise in g, and noise in H times the step;
 - what clipping took of g. Its length is at most the excess of lengths over the bound; its direction is taken
-  to be spread as scores are. As one more independent error, of that size, it widens an interval by at least
-  what a bias of at most that size needs (the quantile of a folded normal: tests/unit/stats);
+  to be spread as scores are. As one more independent error, of that size, it widens an interval of 90% or
+  more by at least what a bias of at most that size needs, the quantile of a folded normal;
 - for a curvature that changes with w, `BENT` of the last step, because H is that at w and not on the way;
 - along directions in which noise hides the curvature, all that is taken to be possible of the weights.
 
@@ -34,18 +35,24 @@ from cape.core.arrays import Floats
 from cape.stats.matrices import nearest_positive, shrunk, shrunk_blocks, spectral, symmetric_root
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
-__all__ = ["Errors", "Point", "ScoreStep", "errors", "next_point"]
+__all__ = ["ENDLESS", "Errors", "Point", "ScoreStep", "errors", "for_predictions", "next_point"]
 
 # Chosen on half of the settings of `python -m benchmarks truth`, which says which; reported on the others.
 FIRST_BOUND = 2.5  # times the length of a typical score, before lengths are seen
 STEEP = 0.15  # of the curvature: noise in it that a longer bound on it may make
 LEAST_CURVE, MOST_CURVE = 4.0, 60.0  # typical curvatures: how long that bound is
+UNEVEN = 1.5  # SDs of curvatures in their mean: from there on that bound is longer
 EXACT_CURVE = 1e4  # the same where there is no noise
 DRIFT = 0.3  # how much a curvature changes as predictors change by an SD of 1
 FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, where curvature changes
 BENT = 0.2  # of the last step: how far a curvature that changes may leave it off
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
+ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
+_PASSED = 0.2  # of the last step: from there on the one before says how curvature changes along it
 _FLAT = 1e-10  # of the largest eigenvalue: a direction in which features do not vary
+_ROUNDED = 2.0**-38  # of the bound on curvature, per row: what rounding may show where nothing varies
+_SURE = 2.0  # standard deviations
+_KEPT = 0.9  # of an estimate: from there on predictions draw it to nothing
 _SETTLED = 3e-6  # the SD over people of a change of predictors
 
 
@@ -58,6 +65,7 @@ class Point:
         turn: the rows of T.
         size: a typical length of scores, per root of the number of entries.
         bend: a typical curvature, per entry.
+        uneven: the SD of curvatures over targets, in their mean.
         bound: the longest that a score may be.
         curve: the largest that the curvature of a row may be.
         edges: between which lengths are counted; none if they are not asked for.
@@ -68,6 +76,7 @@ class Point:
     turn: Floats
     size: float
     bend: float
+    uneven: float
     bound: float
     curve: float
     edges: tuple[float, ...] = ()
@@ -81,6 +90,7 @@ class Point:
         size: float,
         bend: float,
         *,
+        uneven: float = 0.0,
         noise: float,
         count: float,
         blocks: int = 1,
@@ -91,17 +101,17 @@ class Point:
         """
         width = len(weights)
         length = size * math.sqrt(width)
-        curve = _curve(width, bend, size, noise, count) / math.sqrt(blocks)
-        return cls(weights, turn, size, bend, FIRST_BOUND * length, curve, edges_around(length))
+        curve = _curve(width, bend, uneven, noise, count) / math.sqrt(max(blocks, 1))
+        return cls(weights, turn, size, bend, uneven, FIRST_BOUND * length, curve, edges_around(length))
 
 
-def _curve(width: int, bend: float, size: float, noise: float, count: float) -> float:
+def _curve(width: int, bend: float, uneven: float, noise: float, count: float) -> float:
     """Return the bound on the curvature of a row: longer where noise is small beside rows."""
     typical = width * bend
     if noise == 0:
         return EXACT_CURVE * typical
     longest = STEEP * count / (math.sqrt(2 * width) * noise * width)
-    least = LEAST_CURVE * max(1.0, size / bend / 1.5)
+    least = LEAST_CURVE * max(1.0, uneven / UNEVEN)
     return typical * min(max(longest, least), MOST_CURVE)
 
 
@@ -112,6 +122,7 @@ class ScoreStep:
     Attributes:
         curvature_noise, spread_noise: above the diagonal; sqrt 2 times that on it.
         curved: whether the curvature changes with the weights.
+        left: how far the step may end from where scores add up to 0, in its own length.
         blocks: how many predictors of the same features there are, whose curvatures are shrunk toward each
             other; what that leaves of noise counts. With 0 all noise counts.
         expected: what is known of the curvature beforehand, per row and in units of `bend`, toward which it
@@ -130,6 +141,7 @@ class ScoreStep:
     curved: bool
     deviance: float = math.nan
     deviance_noise: float = math.nan
+    left: float = BENT
     blocks: int = 0
     expected: Floats | None = None
 
@@ -140,28 +152,77 @@ class ScoreStep:
 
     def with_earlier(self, earlier: ScoreStep, moved: float) -> ScoreStep:
         """Return the step with a curvature in which an earlier one counts; predictors moved by that SD."""
-        if not self.curvature_noise:
-            return self
         turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
-        noise = float(np.linalg.norm(turn, 2)) ** 2 * earlier.curvature_noise
+        before = turn @ earlier.curvature @ turn.T
+        doubt = float(np.linalg.norm(turn, 2)) ** 2 * earlier.curvature_noise
+        if not self.curvature_noise:
+            return replace(self, left=self._left(self, earlier, before, doubt))
+        noise = doubt
         if self.curved:
             noise = math.hypot(noise, DRIFT * min(moved, 1.0) * self.count * self.point.bend)
         here, there = self.curvature_noise**-2, max(noise, 1e-300) ** -2
-        before = turn @ earlier.curvature @ turn.T
+        expected = before
         if self.expected is not None:
             root = symmetric_root(self.expected)
-            before = root @ before @ root
-        mixed = (here * self.curvature + there * before) / (here + there)
-        return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
+            expected = root @ before @ root
+        mixed = (here * self.curvature + there * expected) / (here + there)
+        found = replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
+        return replace(found, left=found._left(self, earlier, before, doubt))
+
+    def _left(self, alone: ScoreStep, earlier: ScoreStep, before: Floats, doubt: float) -> float:
+        """Return how far the step may end from where scores are 0, in its own length.
+
+        Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to,
+        what is left of scores after a way of x such lengths is 1 - (1 - exp(-r x)) / r: 0 at
+        x = -log(1 - r) / r, and nowhere if r >= 1, as where a feature separates two categories.
+        """
+        change = self.change
+        length, whole = float(change @ change), float(change @ self.likely @ change)
+        if not self.curved or not whole > 0:
+            return BENT
+        way = np.linalg.solve(self.point.turn.T, self.point.weights - earlier.point.weights)
+        passed = float(change @ self.likely @ way) / whole
+        now, then = (float(change @ each @ change) for each in (alone.curvature, before))
+        then -= math.sqrt(2) * math.hypot(alone.curvature_noise, doubt) * length  # a standard deviation
+        if passed < _PASSED or not then > max(now, 0.0):
+            return BENT
+        fades = math.log(then / max(now, 1e-300)) / passed
+        return min(max(-math.log1p(-fades) / fades - 1, BENT), ENDLESS) if fades < 1 else ENDLESS
+
+    def beside(self, earlier: ScoreStep, moved: float) -> ScoreStep:
+        """Return the step with a score in which an earlier one counts, as it is expected to be here.
+
+        To choose where to ask next: what is estimated at the end rests on the last score alone.
+        """
+        if not self.score_noise:
+            return self
+        turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
+        change = np.linalg.solve(earlier.point.turn.T, self.point.weights - earlier.point.weights)
+        passed = earlier.likely @ change
+        rough = DRIFT * min(moved, 1.0) * float(np.linalg.norm(passed))
+        of_curvature = earlier.curvature_noise * float(np.linalg.norm(change))
+        noise = float(np.linalg.norm(turn, 2)) * math.hypot(earlier.score_noise, of_curvature, rough)
+        here, there = self.score_noise**-2, max(noise, 1e-300) ** -2
+        mixed = (here * self.score + there * (turn @ (earlier.score - passed))) / (here + there)
+        return replace(self, score=mixed, score_noise=(here + there) ** -0.5)
 
     @property
-    def _shrunk(self) -> tuple[Floats, float]:
-        """The likely curvature, and the noise that counts in it."""
-        if not self.curvature_noise:
-            return self.curvature, 0.0
-        if not self.blocks:
-            return shrunk(self.curvature, self.curvature_noise)[0], self.curvature_noise
-        return self._toward(self.curvature, self.curvature_noise, self.count * self.point.bend)
+    def endless(self) -> bool:
+        """Whether curvature fades as fast as steps go on, so that no weights are an end."""
+        return self.left >= ENDLESS
+
+    @property
+    def _shrunk(self) -> tuple[Floats, float, float]:
+        """The likely curvature, the noise that counts in it, and the noise that may hide it."""
+        whole = self.curvature_noise
+        if not whole:
+            return self.curvature, 0.0, 0.0
+        if not self.blocks and self.expected is None:
+            likely, kept = shrunk(self.curvature, whole)
+            kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
+            return likely, whole, kept * whole
+        likely, left = self._toward(self.curvature, whole, self.count * self.point.bend)
+        return likely, left, left
 
     def _toward(self, matrix: Floats, noise: float, size: float) -> tuple[Floats, float]:
         """Return a matrix that was expected to be the expected one of this size, and the noise left in it."""
@@ -174,7 +235,9 @@ class ScoreStep:
     def likely_spread(self) -> Floats:
         """The spread that is likely, positive."""
         spread = self.spread
-        if self.spread_noise:
+        if self.spread_noise and not self.blocks and self.expected is None:
+            spread = shrunk(spread, self.spread_noise)[0]
+        elif self.spread_noise:
             spread = self._toward(spread, self.spread_noise, float(np.trace(spread)) / self.width)[0]
         return nearest_positive((spread + spread.T) / 2)
 
@@ -184,30 +247,43 @@ class ScoreStep:
         return self._shrunk[1]
 
     @property
-    def _axes(self) -> tuple[Floats, Floats, float]:
-        """Eigenvalues and axes of the likely curvature, and below which eigenvalue noise hides it."""
-        likely, noise = self._shrunk
+    def _axes(self) -> tuple[Floats, Floats, float, float]:
+        """Eigenvalues and axes of the likely curvature, below which one noise hides it, and rounding."""
+        likely, _, noise = self._shrunk
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
-        edge = _HIDDEN * spectral(self.width, noise) + _FLAT * max(float(values[-1]), 0.0)
-        return values, vectors, max(edge, 1e-300)
+        flat = max(_FLAT * float(values[-1]), _ROUNDED * self.point.curve * self.count, 1e-300)
+        edge = _HIDDEN * spectral(self.width, noise)
+        return values, vectors, edge + flat, flat
+
+    @property
+    def _inverses(self) -> Floats:
+        """What scores are multiplied by along axes: 1 over the eigenvalue, and less where that is hidden."""
+        values, _, edge, flat = self._axes
+        return np.where(values > flat, np.maximum(values, 0.0) / np.maximum(values, edge) ** 2, 0.0)
+
+    @property
+    def flat(self) -> Floats:
+        """The axes along which features do not vary, or rounding hides it, in columns."""
+        values, vectors, _, flat = self._axes
+        return np.asarray(vectors[:, values <= flat])
 
     @property
     def inverse(self) -> Floats:
         """The inverse of the likely curvature, where noise does not hide it."""
-        values, vectors, edge = self._axes
-        return np.asarray((vectors / np.maximum(values, edge)) @ vectors.T)
+        vectors = self._axes[1]
+        return np.asarray((vectors * self._inverses) @ vectors.T)
 
     @property
     def likely(self) -> Floats:
         """The curvature that is likely, positive."""
-        values, vectors, edge = self._axes
+        values, vectors, edge, _ = self._axes
         return np.asarray((vectors * np.maximum(values, edge)) @ vectors.T)
 
     @property
     def pull(self) -> Floats:
         """Which part of what is left to the weights a step does not go, as a matrix in units of u."""
-        values, vectors, edge = self._axes
-        return np.asarray((vectors * (1 - np.maximum(values, 0.0) / np.maximum(values, edge))) @ vectors.T)
+        values, vectors, _, _ = self._axes
+        return np.asarray((vectors * (1 - np.maximum(values, 0.0) * self._inverses)) @ vectors.T)
 
     @property
     def change(self) -> Floats:
@@ -254,16 +330,19 @@ def next_point(
         values, vectors = np.linalg.eigh(likely / middle)
         # along axes that noise hides a turn would follow the noise; beyond, anything is possible
         most = 20.0 if step.curvature_noise else 1e12
-        turn = (vectors / np.sqrt(np.clip(values, 1 / most, most))) @ vectors.T @ turn
+        flat = values * middle <= step._axes[2] * (1 + 1e-9) if not step.curvature_noise else values < 0
+        values = np.where(flat, 1.0, np.clip(values, 1 / most, most))
+        turn = (vectors / np.sqrt(values)) @ vectors.T @ turn
         bend = max(middle / step.count, 1e-300)
     bound, beyond = FIRST_BOUND * size * math.sqrt(width), None
     if step.lengths is not None:
         beyond = step.lengths.best(noise, width, falls)
         bound = max(beyond.bound, bound) if lengths else beyond.bound
         beyond = step.lengths.beyond(bound, falls) if lengths else beyond
-    curve = _curve(width, bend, size, noise, step.count) / math.sqrt(max(step.blocks, 1))
+    curve = _curve(width, bend, point.uneven, noise, step.count) / math.sqrt(max(step.blocks, 1))
     edges = edges_around(size * math.sqrt(width)) if lengths else ()
-    return Point(weights, turn, size, bend, bound, curve, edges, beyond), step.moved(change)
+    found = Point(weights, turn, size, bend, point.uneven, bound, curve, edges, beyond)
+    return found, step.moved(change)
 
 
 @dataclass(frozen=True)
@@ -289,8 +368,11 @@ class Errors:
     pull: Floats
 
 
-def errors(step: ScoreStep, possible: Floats) -> Errors:
-    """Return what the last step says; no weight is taken to be larger than what is possible."""
+def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
+    """Return what the last step says; no weight is taken to be larger than what is possible.
+
+    `bent` is how far a curvature that changes may leave the last step off, in parts of it.
+    """
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
     spread = step.likely_spread
@@ -305,14 +387,36 @@ def errors(step: ScoreStep, possible: Floats) -> Errors:
     one = np.eye(step.width)
     square = float(change @ change)
     noise = step.score_noise**2 + step.curvature_left**2 * square
-    bent = BENT * (back @ change) if step.curved else np.zeros(step.width)
-    pull = back @ step.pull @ np.linalg.inv(back)
+    left = max(step.left, bent) * (back @ change) if step.curved else np.zeros(step.width)
+    weights, pull = point.weights + back @ change, back @ step.pull @ np.linalg.inv(back)
+    if not step.curvature_noise:  # of all weights that fit the same, those that are least
+        way = back @ step.flat / possible[:, None]
+        pull = possible[:, None] * (way @ np.linalg.pinv(way)) / possible
+        weights = weights - pull @ weights
     return Errors(
-        point.weights + back @ change,
+        weights,
         seen(spread + beyond.spread * shape),
         seen(noise * one),
         seen(beyond.excess**2 * shape),
-        np.outer(bent, bent),
+        np.outer(left, left),
         (pull * possible**2) @ pull.T,
         pull,
     )
+
+
+def for_predictions(step: ScoreStep, origin: Floats) -> tuple[Floats, float]:
+    """Return weights to predict with, and which part of what was estimated they keep.
+
+    Where noise is a good part of what they are away from the origin, where no feature counts, they are drawn
+    there as far as noise warrants (James and Stein), by the upper end of what noise may have made.
+    """
+    estimate = step.point.weights + step.point.turn.T @ step.change
+    away = np.linalg.solve(step.point.turn.T, estimate - origin)
+    likely, inverse = step.likely, step.inverse
+    noise = step.score_noise**2 + step.curvature_left**2 * float(step.change @ step.change)
+    parts = noise * np.linalg.eigvalsh(inverse @ likely @ inverse)
+    most = float(parts.sum()) + _SURE * math.sqrt(2 * float(parts @ parts))
+    kept = max(0.0, 1 - most / max(float(away @ likely @ away), 1e-300)) if most > 0 else 1.0
+    if kept >= _KEPT:
+        return estimate, 1.0
+    return origin + kept * (step.point.turn.T @ away), kept

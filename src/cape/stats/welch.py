@@ -184,7 +184,7 @@ class Pair(_Combined):
         variance = likely(sum(sums.variance for sums in each) / 2, noise)
         if variance <= 0:
             return None
-        drawn = math.hypot(*(sums.variance * math.sqrt(2 / (sums.count - 1)) for sums in each)) / 2
+        drawn = math.hypot(*(sums.variance * sums.relative_sampling for sums in each)) / 2
         return Standardised(self.value, variance, self.sampled, self.blurred, drawn, noise, self.law)
 
 

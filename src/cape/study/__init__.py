@@ -1,5 +1,9 @@
-"""The study file: analyses, sites and budget, in a form that an ethics board can read."""
+"""The study file: analyses, sites, schema and budget, in a form that an ethics board can read; its hash,
+its draft, rows for a rehearsal.
 
-from cape.study.study import Entry, Study
+Not here: the run of a study (`app`, `coordinator`), and what a site makes of one (`site`).
+"""
 
-__all__ = ["Entry", "Study"]
+from cape.study.study import BetterNoise, Entry, Study
+
+__all__ = ["BetterNoise", "Entry", "Study"]

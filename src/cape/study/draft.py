@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cape.analyses.registry import build
+from cape.core.errors import InvalidInput
+from cape.data import Schema
 from cape.data.clinical import is_sex, measure_of
 from cape.data.troubles import toml, toml_key
+from cape.engine.plan import noise_ratio
+from cape.engine.schemes import Parties
+from cape.engine.stages import Setting
+from cape.noise import Kind
+from cape.privacy import Budget
 from cape.study.blanks import CATEGORY, COLUMN, HIGH, LOW, MARK, SITE
 
 __all__ = ["Draft"]
 
 _WIDTH = 80
+_KIND = "table-one"  # what a new study asks
 
 
 @dataclass(frozen=True)
@@ -59,13 +68,15 @@ class Draft:
             "[privacy]",
             f"epsilon = {self.epsilon:g}  # for the whole study; less protects better",
             f"delta = {self.delta:g}  # far below 1 / number of persons",
+            *self._noise(),
             "# colluding = 1  # how many sites may side with the aggregator",
             "",
             *self._person(),
             "[schema]",
             "# Numbers: low and high, between which nearly everyone lies; a cell beyond counts as",
             "# the bound. Texts: all categories; others are compared with the first. Numbers",
-            "# that are codes have categories too: {categories = [0, 1]}.",
+            "# that are codes have categories too: {categories = [0, 1]}. Counts, and ages in",
+            "# whole years: {low = 0, high = 40, integer = true}.",
             *(self._column(name, kind) for name, kind in self.kinds.items()),
             "",
             "[sites]",
@@ -77,11 +88,40 @@ class Draft:
             ),
             "",
             "[[analysis]]",
-            'kind = "table-one"',
-            *_listed([name for name, kind in self.kinds.items() if kind != "date"]),
+            f"kind = {toml(_KIND)}",
+            *_listed(list(self._asked)),
             '# by = "..."  # a column with categories: the table then has a column for each',
         ]
         return "\n".join(lines) + "\n"
+
+    def _noise(self) -> list[str]:
+        """Return the kind of noise that is proposed for the analysis below, and why."""
+        kind, why = self._proposed()
+        return [
+            f"noise = {toml(kind)}  # proposed: {why}",
+            '# "laplace" has less noise where a few means or counts are all that is asked, and needs',
+            "# no delta; `cape plan` compares both for the whole study. Decide before the first",
+            "# release: a budget that is spent on one kind leaves little room for the other.",
+        ]
+
+    def _proposed(self) -> tuple[Kind, str]:
+        """Compare both kinds for the analysis below, over columns with any bounds and two categories."""
+        columns = {name: (0, 1) if kind == "number" else ["a", "b"] for name, kind in self._asked.items()}
+        if not columns:
+            return "gaussian", "the default"
+        setting = Setting(Schema(columns), Budget(self.epsilon, self.delta), Parties(3, 0, 3), "replace-one")
+        try:
+            times = noise_ratio(build({"kind": _KIND, "columns": list(columns)}), setting, "cape", 1.0, None)
+        except InvalidInput:
+            return "gaussian", "the table below has no other"
+        if times is None or times >= 1:
+            return "gaussian", f"the table below would have {times or 1:.2g} times as much with laplace"
+        return "laplace", f"the table below would have {1 / times:.2g} times as much with gaussian"
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        """The columns that are asked about, with their kinds."""
+        return {name: kind for name, kind in self.kinds.items() if kind != "date"}
 
     def _mark(self) -> list[str]:
         if not self.found:

@@ -105,5 +105,5 @@ def _numbers(column: Number, ranks: np.ndarray[Any, Any]) -> pl.Series:
 
 
 def _whole(column: Number) -> bool:
-    """Return whether cells are taken to be whole numbers: bounds are, and hold more than a few."""
-    return column.low.is_integer() and column.high.is_integer() and 2 * column.half >= 10
+    """Return whether cells are taken to be whole numbers: stated, or bounds are, and hold more than a few."""
+    return column.integer or (column.low.is_integer() and column.high.is_integer() and 2 * column.half >= 10)

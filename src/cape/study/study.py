@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,13 +34,14 @@ from cape.study.sites import SourceSpec, read_sites, require_person
 
 if TYPE_CHECKING:
     from cape.engine.consortium import Consortium
-    from cape.noise import SecureStream
+    from cape.noise import Kind, SecureStream
 
-__all__ = ["Entry", "Study"]
+__all__ = ["BetterNoise", "Entry", "Study"]
 
 _AT_LEAST_ONE = Meta(min_length=1, description="must be at least one [[analysis]], in double brackets")
 _LARGE_EPSILON = 10.0
 _LARGE_DELTA = 1e-3  # if the number of rows is unknown
+_CLEARLY = 1 / 1.1  # how large an error must be at most, compared with the present one, to be proposed
 _FINEST = 10**9  # default shares are multiples of a billionth, and add up exactly
 
 
@@ -50,6 +52,24 @@ class Entry:
     number: int
     analysis: Analysis
     share: float
+
+
+@dataclass(frozen=True)
+class BetterNoise:
+    """The kind of noise that a study would do better with, and how large its error would be then."""
+
+    kind: Kind
+    times: float
+
+    def __str__(self) -> str:
+        name, other = ("Laplace", "Gaussian") if self.kind == "laplace" else ("Gaussian", "Laplace")
+        delta = ", and delta could be left out" if self.kind == "laplace" else ""
+        return (
+            f"With {name} noise the error of the whole study would be {self.times:.2g} times that with "
+            f'{other} noise (geometric mean over the analyses){delta}: write noise = "{self.kind}" under '
+            "[privacy]. Decide before the first release: a budget that is spent on one kind leaves little "
+            "room for the other."
+        )
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,24 @@ class Study:
                     "spends its share on this alone, or leave one of them out."
                 )
         return said
+
+    @cached_property
+    def better_noise(self) -> BetterNoise | None:
+        """Return the other kind of noise, if the error of the whole study would be clearly smaller with it.
+
+        A budget without delta has Laplace noise only, and "auto" has chosen already.
+        """
+        setting = self.setting
+        if self.chosen or setting.budget.pure or not self.analyses:
+            return None
+        try:
+            times = _laplace_over_gaussian(setting, self.scheme, self.analyses, self.sizes)
+        except InvalidInput:
+            return None
+        kind: Kind = "laplace"
+        if setting.noise == "laplace":
+            kind, times = "gaussian", 1 / times
+        return BetterNoise(kind, times) if times < _CLEARLY else None
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -254,22 +292,14 @@ def _read(path: Path, document: Mapping[str, Any]) -> Study:
 def _choose(
     setting: Setting, scheme: str, entries: Sequence[Entry], sites: Mapping[str, SourceSpec]
 ) -> tuple[Setting, str]:
-    """Return the setting with the kind of noise whose error is smaller for the whole study, and why.
-
-    Compared is the geometric mean, over the analyses, of how many times as large the noise of the median
-    number is: of public numbers only, with the rows that people expect.
-    """
+    """Return the setting with the kind of noise whose error is smaller for the whole study, and why."""
     if setting.budget.pure:
         return setting, "Laplace noise: the budget has no delta."
     sizes = {name: site.rows for name, site in sites.items() if site.rows is not None}
-    times = []
-    for entry in entries:
-        try:
-            found = noise_ratio(entry.analysis, setting, scheme, entry.share, sizes)
-        except InvalidInput as error:
-            return replace(setting, noise="gaussian"), f"Gaussian noise: {error}."
-        times += [] if found is None else [math.log(found)]
-    mean = math.exp(sum(times) / len(times)) if times else 1.0
+    try:
+        mean = _laplace_over_gaussian(setting, scheme, entries, sizes)
+    except InvalidInput as error:
+        return replace(setting, noise="gaussian"), f"Gaussian noise: {error}."
     better, kind = ("Laplace", "laplace") if mean < 1 else ("Gaussian", "gaussian")
     other = "Gaussian" if mean < 1 else "Laplace"
     said = (
@@ -277,6 +307,20 @@ def _choose(
         f"{other} noise (geometric mean over the analyses)."
     )
     return replace(setting, noise="laplace" if kind == "laplace" else "gaussian"), said
+
+
+def _laplace_over_gaussian(
+    setting: Setting, scheme: str, entries: Sequence[Entry], sizes: Mapping[str, int] | None
+) -> float:
+    """Return how many times as large the error of the whole study is with Laplace noise as with Gaussian.
+
+    That is the geometric mean over the analyses of the times for the noise of the median number, from plans
+    of both: of public numbers only, with the rows that people expect. Raises `InvalidInput` where an analysis
+    or the scheme has no Laplace noise.
+    """
+    found = [noise_ratio(entry.analysis, setting, scheme, entry.share, sizes) for entry in entries]
+    times = [math.log(each) for each in found if each is not None]
+    return math.exp(sum(times) / len(times)) if times else 1.0
 
 
 def _weak(budget: Budget, sites: Mapping[str, SourceSpec]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Private training of any torch module: clipped per-record gradients, step by step; needs the extra `torch`.
+"""Private training of any torch module (an extra): clipped per-record gradients, step by step.
 
-Nothing else in the package imports torch. Inside this folder `import torch` is torch itself: imports are
-absolute here.
+Not here: networks without torch (`learning`). No other package imports torch.
+
+Inside this folder `import torch` is torch itself: imports are absolute here.
 """
 
 from cape.core.errors import MissingExtra

@@ -20,7 +20,7 @@ from cape.blocks import (
     SiteScores,
     Squares,
 )
-from cape.blocks.predicted import Errors, ErrorSquares, Risks
+from cape.blocks.predicted import Errors, ErrorSquares, RiskCounts, Risks
 from cape.blocks.residuals import Residuals
 from cape.blocks.survival import Exits, woven
 from cape.data import Number
@@ -114,7 +114,7 @@ def parts(block, schema, table):
         return [hot]
     if isinstance(block, Residuals):
         return residuals(block, schema, table)
-    if isinstance(block, (Risks, Errors, ErrorSquares)):
+    if isinstance(block, (RiskCounts, Risks, Errors, ErrorSquares)):
         return predicted(block, schema, table)
     if isinstance(block, Exits):
         return [exits(block, schema, table)]
@@ -185,16 +185,23 @@ def predicted(block, schema, table):
     eta = block.weights[0] + sum(w * x for w, x in zip(block.weights[1:], columns, strict=True))
     value = {"logit": lambda: 1 / (1 + np.exp(-eta)), "identity": lambda: eta, "log": lambda: np.exp(eta)}
     prediction = value[block.link]()
-    if isinstance(block, Risks):
+    if isinstance(block, (RiskCounts, Risks)):
         kept = ~np.isnan(prediction) & (table[target] >= 0)
         p, y = np.where(kept, prediction, 0.0), np.where(kept, table[target], 0)
-        edges = np.array(block.edges)
-        place = np.clip(np.digitize(p, edges) - 1, 0, len(edges) - 2)
-        inside = (2 * p - edges[place] - edges[place + 1]) / (edges[place + 1] - edges[place])
-        counts, within = np.zeros((len(p), 2 * len(edges) - 2)), np.zeros((len(p), len(edges) - 1))
-        counts[np.arange(len(p)), 2 * place + y] = kept
-        within[np.arange(len(p)), place] = np.trunc(np.clip(inside, -1, 1) / STEP) * STEP * kept
-        return [counts, within]
+        edges, rows = np.array(block.edges), np.arange(len(p))
+        cell = np.clip(np.digitize(p, edges) - 1, 0, len(edges) - 2)
+        if isinstance(block, RiskCounts):
+            hot = np.zeros((len(p), len(edges) - 1))
+            hot[rows, cell] = kept
+            return [hot]
+        inside = (p - edges[cell]) / (edges[cell + 1] - edges[cell])
+        low, high = np.array(block.ranks)[cell].T
+        rank = low + (high - low) * np.clip(inside, 0, 1)
+        place = 2 * (np.digitize(cell, block.starts) - 1) + y
+        counts, ranks = np.zeros((2, len(p), 2 * len(block.starts)))
+        counts[rows, place] = kept
+        ranks[rows, place] = np.trunc(rank / STEP) * STEP * kept
+        return [counts, ranks, (np.trunc((y - p) ** 2 / STEP) * STEP * kept)[:, None]]
     column = schema.number(target)
     t = scaled(table[target], column)
     e = (t - np.clip((prediction - column.middle) / column.half, -1, 1)) / 2

@@ -339,7 +339,7 @@ def test_what_the_docstrings_say_about_each_sensitivity():
         Mean("age", "chol", by="sex"): (2 * math.sqrt(2), 2.0),
         Histogram("age", bins=9, by="stage"): (math.sqrt(2), 1.0),
         TableOne("age", "bmi", "sex"): (math.sqrt(20), math.sqrt(12)),
-        Evaluate(RISKS): (1.5, math.sqrt(17 / 16)),
+        Evaluate(RISKS): (math.sqrt(11 / 4), math.sqrt(3 / 2)),
         Evaluate(NUMBERS): (math.sqrt(20), math.sqrt(20)),
         TableOne("age", "bmi", "sex", by="disease"): (math.sqrt(24), math.sqrt(12)),
     }

@@ -99,7 +99,7 @@ def test_a_bug_that_is_not_flagged_is_a_failure():
 
 
 def test_a_claim_without_power_is_a_failure():
-    row = row_of(ALL["pooled/mean"], 30)
+    row = row_of(ALL["pooled/mean"], 20)
     assert not row.ok
     assert row.verdict == "NO POWER"
 

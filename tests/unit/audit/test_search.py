@@ -16,7 +16,6 @@ from cape.privacy import Budget
 
 BUDGET = Budget.of(3.0, 1e-5)
 NAMES = [*ANALYSES, *OWN, *STUDIES]
-LOOSE = {"evaluate": 0.98}  # no cell of the example's model is quite at the end of a bin
 ONE_STAGE = [name for name in NAMES if all(len(asked.stages()) == 1 for asked, _ in asked_of(name))]
 REACH = {
     case.analysis: min(case.reach, 0.96) for case in cases(False) if case.name == f"cape/{case.analysis}"
@@ -32,13 +31,14 @@ def test_analyses_are_those_of_the_registry():
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_the_worst_pair_is_found(name, neighbours):
     found = find(name, neighbours, BUDGET, 1)
-    assert LOOSE.get(name, 0.99) * BUDGET.mu < found.distance <= BUDGET.mu
+    assert 0.99 * BUDGET.mu < found.distance <= BUDGET.mu
     one, two = found.tables.one, found.tables.two
     assert one[:-1] == two[: len(one) - 1]
     assert len(two) == len(one) - (neighbours == "add-remove")
 
 
 @pytest.mark.one_in(8, seconds=1.5)
+@pytest.mark.slow_cases("mixed-model", seconds=3.6)
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(ONE_STAGE) - {"k-means"}))
 def test_questions_that_follow_answers_are_searched_too(name):
     found = find(name, "replace-one", BUDGET, 1)

@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from cape.blocks import Axis, Block, Counts, Design, Gram, Grouped, Moments, Residuals, Squares
+from cape.blocks import (
+    Axis,
+    Block,
+    Counts,
+    Design,
+    Gram,
+    Grouped,
+    Moments,
+    OutsideBounds,
+    Residuals,
+    Squares,
+)
 from cape.data import Number, Schema
 
 Row = dict[str, Any]
@@ -127,6 +138,11 @@ def sums(rows: list[Row], block: Block, schema: Schema) -> tuple[np.ndarray, ...
                 out[2][i] += k * k
             for n, (i, j) in enumerate(above):
                 out[3][n] += x[i] * x[j]
+        elif isinstance(block, OutsideBounds):
+            for i, name in enumerate(block.columns):
+                value, column = row[name], schema[name]
+                if value is not None and value == value:
+                    out[0][i, 0 if value < column.low else 2 if value > column.high else 1] += 1
         elif isinstance(block, Counts):
             places = [place(row, axis, schema) for axis in block.axes]
             if None not in places:

@@ -15,7 +15,20 @@ import polars as pl
 import pytest
 
 from cape.analyses import TableOne
-from cape.blocks import Axis, Counts, Custom, Design, Form, Gram, Grouped, Moments, Residuals, Squares, Table
+from cape.blocks import (
+    Axis,
+    Counts,
+    Custom,
+    Design,
+    Form,
+    Gram,
+    Grouped,
+    Moments,
+    OutsideBounds,
+    Residuals,
+    Squares,
+    Table,
+)
 from cape.blocks.sql import MOST_EDGES
 from cape.data import Category, Csv, Database, Number, Schema
 from cape.data.databases import SqlReader
@@ -51,6 +64,7 @@ BLOCKS = [
     Residuals((Axis("sex"), Axis("stage"), Axis("visits", (0.0, 20.0, 40.0))), ((), (0,), (0, 1, 2))),
     Residuals((Axis("smoker"), Axis("sex"), Axis("stage")), ((0,), (0, 1), (2,), (1, 2))),
     Moments(()),
+    OutsideBounds(("age", "chol", "visits")),
     Gram(()),
     Grouped("stage", (Moments(("chol", "age")),) * 4),
     Grouped("sex", (Gram(("age", "chol"), CUT),) * 2),

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from cape.blocks import Design, Form, Table
-from cape.blocks.predicted import LINKS, Errors, ErrorSquares, Risks, inverse
+from cape.blocks.predicted import LINKS, Errors, ErrorSquares, RiskCounts, Risks, inverse
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 
@@ -17,8 +17,11 @@ SCHEMA = Schema(
 RISKS = Design(("age", "sex"), "ill", cube=True)
 NUMBERS = Design(("age", "sex"), "chol", cube=True)
 WEIGHTS = (-0.3, 1.7, 0.4, -0.2)
+CELLS = (0.0, 0.2, 0.35, 0.6, 1.0)
+RANKS = ((-1.0, -1.0), (1.0, 1.0), (-1.0, 1.0), (-1.0, 1.0))
 BLOCKS = [
-    Risks(RISKS, WEIGHTS, "logit", (0.0, 0.2, 0.35, 0.6, 1.0)),
+    Risks(RISKS, WEIGHTS, "logit", CELLS, (0, 2, 3), RANKS),
+    RiskCounts(RISKS, WEIGHTS, "logit", CELLS),
     Errors(NUMBERS, (340.0, 90.0, 10.0, -5.0), "identity"),
     ErrorSquares(
         NUMBERS, (340.0, 90.0, 10.0, -5.0), "identity", 0.1, (Form(((0, 0, 1.0), (1, 1, -0.3)), 0.2),)
@@ -57,12 +60,22 @@ def test_counts_are_those_of_risks_that_anybody_would_compute():
     eta = (
         -0.3 + 1.7 * t + 0.4 * (data["sex"] == "male").to_numpy() - 0.2 * (data["sex"] == "other").to_numpy()
     )
-    place = np.digitize(1 / (1 + np.exp(-eta)), [0.2, 0.35, 0.6])
-    wanted = np.zeros((4, 2), int)
-    np.add.at(wanted, (place, (data["ill"] == "yes").to_numpy().astype(int)), 1)
-    counts, within = Table("a", frame(), SCHEMA).sums([BLOCKS[0]])[0]
+    risk, ill = 1 / (1 + np.exp(-eta)), (data["ill"] == "yes").to_numpy().astype(int)
+    cell = np.digitize(risk, CELLS[1:-1])
+    cells, table = Table("a", frame(), SCHEMA).sums([BLOCKS[1], BLOCKS[0]])
+    assert cells[0].tolist() == np.bincount(cell, minlength=4).tolist()
+    wanted, sums = np.zeros((3, 2), int), np.zeros((3, 2))
+    rank = np.select(
+        [cell == 0, cell == 1, cell == 2, cell == 3],
+        [-1.0, 1.0, 2 * (risk - 0.35) / 0.25 - 1, 2 * (risk - 0.6) / 0.4 - 1],
+    )
+    place = np.array([0, 0, 1, 2])[cell]
+    np.add.at(wanted, (place, ill), 1)
+    np.add.at(sums, (place, ill), rank)
+    counts, ranks, losses = table
     assert counts.tolist() == wanted.tolist()
-    assert (np.abs(within) <= counts.sum(axis=1) * 2**20).all()
+    np.testing.assert_allclose(ranks / 2**20, sums, atol=len(data) / 2**20)
+    assert losses[0] / 2**20 == pytest.approx(((ill - risk) ** 2).sum(), abs=len(data) / 2**20)
 
 
 def test_links_give_what_their_names_say():
@@ -78,28 +91,38 @@ def test_links_give_what_their_names_say():
 @pytest.mark.parametrize("edges", [(0.0, 5e-324, 1.0), (0.0, 5e-324, 1e-323, 0.5, 1.0)])
 def test_a_bin_that_is_as_narrow_as_floats_are_moves_sums_no_further(edges):
     """Anybody may ask for it, and a model whose risks lie in it."""
-    block = Risks(RISKS, (-1e90, 1e95, 0.0, 0.0), "logit", edges)
+    cells = len(edges) - 1
+    model = RISKS, (-1e90, 1e95, 0.0, 0.0), "logit"
+    block = Risks(*model, edges, tuple(range(cells)), ((-1.0, 1.0),) * cells)
     block.arrays(SCHEMA)
     for age in (18.0, 54.0, 90.0):
         row = pl.DataFrame({"age": [age], "sex": ["male"], "ill": ["yes"]})
-        counts, within = Table("a", row, SCHEMA).sums([block])[0]
+        counts, ranks, losses = Table("a", row, SCHEMA).sums([block])[0]
         assert counts.sum() == 1
-        assert np.abs(within).sum() <= 2**20
+        assert np.abs(ranks).sum() <= 2**20
+        assert 0 <= losses[0] <= 2**20
 
 
 @pytest.mark.parametrize(
     ("block", "problem"),
     [
-        (Risks(RISKS, WEIGHTS[:3], "logit", (0.0, 0.5, 1.0)), "4 weights"),
-        (Risks(RISKS, WEIGHTS, "tangent", (0.0, 0.5, 1.0)), "link must be one of"),
-        (Risks(RISKS, WEIGHTS, "logit", (0.0, 1.0)), "rise from 0 to 1"),
-        (Risks(RISKS, WEIGHTS, "logit", (0.1, 0.5, 1.0)), "rise from 0 to 1"),
-        (Risks(RISKS, (np.nan, *WEIGHTS[1:]), "logit", (0.0, 0.5, 1.0)), "weights must be"),
+        (RiskCounts(RISKS, WEIGHTS[:3], "logit", (0.0, 0.5, 1.0)), "4 weights"),
+        (RiskCounts(RISKS, WEIGHTS, "tangent", (0.0, 0.5, 1.0)), "link must be one of"),
+        (RiskCounts(RISKS, WEIGHTS, "logit", (0.0, 1.0)), "rise from 0 to 1"),
+        (RiskCounts(RISKS, WEIGHTS, "logit", (0.1, 0.5, 1.0)), "rise from 0 to 1"),
+        (RiskCounts(RISKS, (np.nan, *WEIGHTS[1:]), "logit", (0.0, 0.5, 1.0)), "weights must be"),
         (
-            Risks(Design(("age",), "stage", cube=True), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)),
+            RiskCounts(Design(("age",), "stage", cube=True), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)),
             "two categories",
         ),
-        (Risks(Design(("age",), "ill"), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)), "in a cube"),
+        (RiskCounts(Design(("age",), "ill"), WEIGHTS[:2], "logit", (0.0, 0.5, 1.0)), "in a cube"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (1, 2), RANKS), "start at cells"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (0, 2, 2), RANKS), "start at cells"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (0, 4), RANKS), "start at cells"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (), RANKS), "start at cells"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (0,), RANKS[1:]), "must have ranks"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (0,), ((0.0, 1.1), *RANKS[1:])), "ranks must be"),
+        (Risks(RISKS, WEIGHTS, "logit", CELLS, (0,), ((0.0, np.nan), *RANKS[1:])), "ranks must be"),
         (Errors(RISKS, WEIGHTS, "identity"), "numeric bounds"),
         (ErrorSquares(NUMBERS, WEIGHTS, "identity", 2.0, (Form(((0, 0, 1.0),), 1.0),)), "centre"),
         (ErrorSquares(NUMBERS, WEIGHTS, "identity", 0.0, (Form(((0, 2, 1.0),), 1.0),)), "place"),

@@ -40,7 +40,7 @@ def test_everything_is_listed_at_once(cape, study, monkeypatch):
         "sex: 1 cell not a listed category (line 3): 'Male'; did you mean 'male'?",
         '  null_values = ["?"], recode = {sex = {Male = "male"}}',
         "1 line with too many cells or an open quote (line 7)",
-        "age: 1 cell above 90 counts as 90",
+        "age: 1 cell above 90 (0.2%) counts as 90",
     ):
         assert said in done.out
     told = json.loads(cape("check", study, "--site", "a", "--json").out)
@@ -74,7 +74,7 @@ def test_cells_beyond_bounds_are_told_to_whoever_runs_it_only(cape, study):
     spoil(study, "a", L3="95,70,male,no", L5="97,50,male,no")
     done = cape("run", study, "--only", "mean", "--json", "--out", study.parent / "out")
     assert done.code == 0
-    assert done.err == "  a: age: 2 cells above 90 count as 90\n"
+    assert done.err == "  a: age: 2 cells above 90 (1.0%) count as 90\n"
     for written in (done.out, (study.parent / "out" / "report.html").read_text()):
         assert "count as 90" not in written
 

@@ -152,7 +152,7 @@ def test_it_asks_at_a_terminal(cape, rows, monkeypatch):
     assert done.code == 0, done.err
     written = tomllib.loads((rows.parent / "heart.toml").read_text())
     assert written["study"]["name"] == "heart"
-    assert written["privacy"] == {"epsilon": 0.5, "delta": 1e-6}
+    assert written["privacy"] == {"epsilon": 0.5, "delta": 1e-6, "noise": "gaussian"}
     assert list(written["sites"]) == ["north", "south"]
     assert written["schema"]["age"]["high"] == 100
 

@@ -298,10 +298,11 @@ def test_ctrl_c_elsewhere(cape, study, monkeypatch):
         assert (done.code, done.out, done.err) == (130, "", "cape: interrupted. Nothing was spent.\n")
 
 
-def test_ctrl_c_during_imports_has_no_traceback():
+@pytest.mark.parametrize("module", ["typer", "cape.engine.plan"])  # of all commands, and of the one typed
+def test_ctrl_c_during_imports_has_no_traceback(module):
     code = (
         "import sys\nclass Stop:\n    def find_spec(self, name, *_):\n"
-        "        if name == 'typer':\n            raise KeyboardInterrupt\n"
+        f"        if name == {module!r}:\n            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Stop())\nsys.argv = ['cape', 'plan', 'x']\n"
         "from cape.cli import main\nmain()\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -73,7 +74,7 @@ def test_what_a_site_is_told_of_the_model_is_checked_and_costs_the_same(world: W
     asked, told = read(study, 2), read(study, 2, model)
     assert asked.price() == told.price()
     prices = [each.analysis.query(each.setting.schema, "replace-one").sensitivity for each in (asked, told)]
-    assert prices == [1.5, 1.5]
+    assert prices == [math.sqrt(11 / 4)] * 2
     for other in ({"age": 0.1}, {"age": 1e200, "sex=male": 0.0}, {"weight": 1.0}):
         with pytest.raises(InvalidInput):
             read(study, 2, model | {"coefficients": other}).session().calibrate()

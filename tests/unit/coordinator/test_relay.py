@@ -54,9 +54,11 @@ class Asking:
     def right(self, outcome: StageOutcome) -> None:
         """The total is that of the participants, but for noise."""
         assert outcome.failure is None, outcome
-        step = self.talk.calibrate()[0].steps[0].size
-        people = np.frombuffer(outcome.total, "<i8").sum() * step
-        noise = RESOLUTION * step * np.sqrt(self.size * len(outcome.participants))
+        bins, beside = self.talk.calibrate()[0].steps
+        size, own = bins.size, bins.array.size
+        assert own + beside.array.size == self.size, "and cells below, within and above the bounds"
+        people = np.frombuffer(outcome.total, "<i8")[:own].sum() * size
+        noise = RESOLUTION * size * np.sqrt(own * len(outcome.participants))
         assert abs(people - sum(ROWS[name] for name in outcome.participants)) < 6 * noise
 
 

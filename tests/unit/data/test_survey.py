@@ -202,7 +202,7 @@ def test_another_unit_is_guessed_and_codes_for_missing_cells_are_named():
     assert "is this column in mmol/l?" in said
     assert "multiplied by 100, they would lie within: is this column in m?" in said
     assert "age: 9 cells of 999: a code for a missing cell?" in said
-    assert "bmi: 3 cells above 60 count as 60" in said
+    assert "bmi: 3 cells above 60 (1.5%) count as 60" in said
     assert column(found, "age").unit is None
 
 

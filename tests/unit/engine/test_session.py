@@ -93,7 +93,12 @@ def test_what_stages_cost_is_known_before_they_are_asked():
 )
 def test_results_that_cannot_be_right_are_refused(change, problem):
     at = session(Bins("age", EDGES))
-    given = {"total": bytes(24), "participants": 5, "rows": 1500, "noise": None} | change
+    given = {
+        "total": bytes(8 * at.calibrate()[0].size),
+        "participants": 5,
+        "rows": 1500,
+        "noise": None,
+    } | change
     with pytest.raises(InvalidInput, match=problem):
         at.tell(StageResult(**given))
     assert at.stage == 0, "and nothing was told"
@@ -127,7 +132,7 @@ def test_keys_are_agreed_once_from_the_second_query_of_a_length_on():
         seen.append(at.keys())
         assert at.keys() == seen[-1], "asking twice changes nothing"
         at.tell(result(at))
-    assert seen == [(0, 1), (1, 4), (1, 4), (1, 4), (1, 4)]
+    assert seen == [(0, 1), (1, 4), (1, 4), (1, 4), (1, 4)], "counts of cells outside bounds delay nothing"
     plain = session(Rounds("age", EDGES, (1,) * 5), scheme="conventional")
     plain.tell(result(plain))
     assert plain.keys() == (1, 1)

@@ -75,9 +75,10 @@ def test_a_step_s_noise_is_what_the_accountant_says(sampling):
         query = asked.question(SCHEMA, "replace-one", parameters, clip)
         sums = [Table(n, t, SCHEMA).sums(query.blocks)[0][0] for n, t in TABLES.items()]
         errors.append(answer.sums[0][0] - np.sum(sums, axis=0) * 2.0**-40)
-        assert answer.noise[0][0] == pytest.approx(
-            2.0 * math.sqrt(3 / 2) / (budget.mu / math.sqrt(6)), rel=2e-3
-        )
+        whole = 2.0 * math.sqrt(3 / 2) / (budget.mu / math.sqrt(6))
+        # a twentieth of the first step pays for counts of cells outside bounds
+        expected = whole / math.sqrt(0.95) if answer is asked.answers[0][2] else whole
+        assert answer.noise[0][0] == pytest.approx(expected, rel=2e-3)
     if sampling == 1:
         ratio = np.std(np.concatenate(errors)) / asked.answers[0][2].noise[0][0]
         assert 1 / 1.07 < ratio < 1.07  # 1,926 numbers: 1.6% each

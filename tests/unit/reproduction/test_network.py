@@ -68,6 +68,7 @@ def test_ring_masks_have_the_noise_of_a_true_epsilon_for_an_iteration():
     assert through(task, "cape", 0.5).noise == pytest.approx(noise, rel=2e-3)
 
 
+@pytest.mark.slow(1.8)
 def test_the_budget_of_the_published_noise_covers_the_total():
     for scheme in ("cape-gaussian", "conventional"):
         for epsilon in (0.1, 1.0):
@@ -85,6 +86,7 @@ def test_conventional_noise_is_the_classical_one_and_cape_has_less_that_hides():
     assert n.published_multiplier("cape-gaussian", 0.5) == pytest.approx(z * math.sqrt(15 / 7) / 2)
 
 
+@pytest.mark.quick_cases("conventional", seconds=1.2)
 @pytest.mark.parametrize("scheme", ["cape-gaussian", "conventional", "cape"])
 def test_without_the_protocol_noise_has_the_same_size(scheme, monkeypatch):
     monkeypatch.setattr(n, "RATE", 1.0)

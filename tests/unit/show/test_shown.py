@@ -20,7 +20,9 @@ from cape.learning.gradient_descent import GradientDescent
 from cape.noise import SecureStream
 from cape.show import Bars, Figure, HeatMap, Intervals, Line, Shown, Table, html
 from cape.show.bar import bar
+from cape.show.tables import listed
 from cape.show.terminal import as_text
+from cape.stats.estimates import Estimate, unknown
 from tests.unit.app.test_report import Balanced
 
 SCHEMA = Schema(
@@ -103,6 +105,13 @@ def balanced(page: str) -> str:
     parser.feed(page)
     assert not parser.open
     return " ".join(parser.text)
+
+
+def test_what_noise_hides_is_no_number():
+    known, hidden = Estimate("a", 2.0, 0.5, 0.1), unknown("b", 0.0, 8.0)
+    rows = listed([known, hidden]).rows
+    assert rows[0][1] == "2.00"
+    assert rows[1] == ("b", "-", "0.0 to 8.0", "-", "-")
 
 
 @pytest.mark.parametrize("kind", KINDS)

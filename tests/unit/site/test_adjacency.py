@@ -43,8 +43,13 @@ def both(world: World) -> None:
 
 
 def contributions(query: Query) -> np.ndarray:
-    """What single rows at the corners add, in units of the noise."""
-    cells = ([18.0, 54.0, 90.0, None], [40.0, 90.0, 140.0], ["female", "male", None], ["no", "yes", None])
+    """What single rows at the corners and outside the bounds add, in units of the noise."""
+    cells = (
+        [17.0, 18.0, 54.0, 90.0, 91.0, None],
+        [40.0, 90.0, 140.0, 150.0],
+        ["female", "male", None],
+        ["no", "yes", None],
+    )
     found = []
     for age, weight, sex, ill in itertools.product(*cells):
         row = pl.DataFrame(

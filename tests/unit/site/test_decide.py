@@ -398,17 +398,15 @@ def test_one_run_cannot_change_its_roster_in_a_later_stage(world: World):
 
 def test_runs_at_once_are_asked_their_own_questions(world: World):
     study = document(analyses=[DESCENT | {"share": 0.5}])
-    size = read(study, 1).session().calibrate()[0].size
-    runs = {}
-    for number in (1, 2):  # two submissions, of which each has released something else
-        told = StageResult.of(np.full(size, number << 22), 3, 1200)
-        runs[bytes([number] * 16)] = read(study | {"name": f"lungs {number}"}, 1).session(), told
+    runs = {bytes([number] * 16): read(study | {"name": f"lungs {number}"}, 1).session() for number in (1, 2)}
     for stage in range(3):
-        for run, (talk, told) in runs.items():
-            named = study | {"name": f"lungs {run[0]}"}
-            if stage:
-                talk.tell(told)
-            request = world.request(named, run=run, talk=talk, earlier=(told,) if stage else ())
+        for run, talk in runs.items():
+            named, earlier = study | {"name": f"lungs {run[0]}"}, ()
+            if stage:  # two submissions, of which each has released something else
+                size = talk.calibrate()[0].size
+                earlier = (StageResult.of(np.full(size, run[0] << 22), 3, 1200),)
+                talk.tell(earlier[0])
+            request = world.request(named, run=run, talk=talk, earlier=earlier)
             # A member considers a request when it is asked, and again before it pays: one question.
             offer = world.site.consider(request.pack())
             assert isinstance(offer, Offer), offer
@@ -416,9 +414,13 @@ def test_runs_at_once_are_asked_their_own_questions(world: World):
             assert isinstance(again, Offer), again
             for found in (offer, again, again.reserve()):
                 assert isinstance(found, Offer | Grant), found
-                (mine,), (theirs,) = (world.site.table().sums(q.blocks) for q in (found.query, talk.query))
-                assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
-    first, second = (talk.query for talk, _ in runs.values())
+                mine, theirs = (world.site.table().sums(q.blocks) for q in (found.query, talk.query))
+                assert all(
+                    np.array_equal(a, b)
+                    for m, t in zip(mine, theirs, strict=True)
+                    for a, b in zip(m, t, strict=True)
+                )
+    first, second = (talk.query for talk in runs.values())
     (one,), (two,) = (world.site.table().sums(query.blocks) for query in (first, second))
     assert not np.array_equal(one[0], two[0]), "they are different questions by now"
 

@@ -113,7 +113,7 @@ def test_a_kind_that_is_not_allowed_does_not_bother_the_steward(world: World):
 
 
 def test_forged_results_are_not_computed_before_approval(world: World, computed: list[str]):
-    network = {"kind": "neural-network", "target": "ill", "features": ["age"], "hidden": [2], "epochs": 3000}
+    network = {"kind": "neural-network", "target": "ill", "features": ["sex"], "hidden": [2], "epochs": 3000}
     study = document(analyses=[network | {"share": 0.25, "rows": 1000}])
     session = read(study, 1).session()
     result = StageResult.of(np.zeros(session.calibrate()[0].size), 3, 1000)
@@ -190,6 +190,13 @@ def test_a_preview_says_what_is_judged_later(world: World, computed: list[str]):
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: hostile.name)
 @pytest.mark.one_in(4, seconds=1)
+@pytest.mark.slow_cases(
+    "binomial, 399 features, forged",
+    "multinomial, 399 features, forged",
+    "negative-binomial, 399 features, forged",
+    "a mixed model, 399 features, forged",
+    seconds=5,
+)
 def test_every_hostile_study_is_known_to_be_long_or_is_quickly_asked(hostile: Hostile):
     """`benchmarks edge.cost` measures the rest."""
     with contextlib.suppress(InvalidInput):

@@ -83,6 +83,7 @@ def test_a_study_has_a_limit_of_its_own_for_each_coordinator(ledger: Ledger):
         ledger.reserve(made(WHO, one, Amount(Fraction(2, 10)), Basis()), [limit(one)])
 
 
+@pytest.mark.slow(2)
 def test_prices_with_many_prime_numbers_leave_the_ledger_open(ledger: Ledger):
     for prime in PRIMES:
         ledger.reserve(entry(cost=Fraction(1, prime), extra=Fraction(1, prime**3)))

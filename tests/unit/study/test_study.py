@@ -410,6 +410,38 @@ def test_the_kind_of_noise_is_chosen_for_the_whole_study():
     assert (strict.setting.noise == "gaussian") == ("Gaussian noise, chosen" in strict.chosen)
 
 
+def test_the_other_kind_of_noise_is_proposed_where_it_is_clearly_better_for_the_whole_study():
+    few = noise_of("delta = 1e-6", FEW)
+    assert few.better_noise is not None
+    assert few.better_noise.kind == "laplace"
+    (entry,) = few.analyses
+    there = noise_of('delta = 1e-6\nnoise = "laplace"', FEW)
+    planned = [study.plan(study.analyses[0]).expected_error for study in (few, there)]
+    times = [planned[1][label] / planned[0][label] for label in planned[0]]
+    assert few.better_noise.times == pytest.approx(few.plan(entry).ratio)
+    assert few.better_noise.times == pytest.approx(min(times), rel=0.2), "of SDs; the mean |error| is near"
+    assert there.better_noise is None, "it has the better one"
+    assert noise_of("", FEW).better_noise is None, "without delta there is one kind"
+    assert noise_of('delta = 1e-6\nnoise = "auto"', FEW).better_noise is None, "it was chosen"
+    assert noise_of("delta = 1e-6", FEW, MANY).better_noise is None, "Covariance has no Laplace noise"
+    text = str(few.better_noise)
+    assert 'write noise = "laplace" under [privacy]' in text
+    assert f"would be {few.better_noise.times:.2g} times that with Gaussian noise" in text
+
+
+def test_gaussian_noise_is_proposed_to_a_study_of_many_numbers_with_laplace_noise():
+    columns = "\n".join(f"x{i} = [0, 1]" for i in range(40))
+    named = ", ".join(f'"x{i}"' for i in range(40))
+    text = LAPLACE.format(
+        privacy='delta = 1e-6\nnoise = "laplace"',
+        analyses=f'[[analysis]]\nkind = "mean"\ncolumns = [{named}]\n',
+    ).replace("[schema]", f"[schema]\n{columns}")
+    study = cape.Study.parse(text, Path("study.toml"))
+    assert study.better_noise is not None
+    assert study.better_noise.kind == "gaussian"
+    assert study.better_noise.times < 1 / 1.1
+
+
 @pytest.mark.parametrize(
     ("privacy", "analysis", "message"),
     [

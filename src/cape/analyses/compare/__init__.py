@@ -1,4 +1,5 @@
-"""Comparisons: differences between groups, associations, tests of ranks and of correlations.
+"""Comparisons: differences of means between groups, associations of categories, tests of ranks and of
+correlations.
 
-Regressions compare too, adjusted for other columns: `regression`.
+Not here: comparisons adjusted for other columns (`regression`), and of survival (`survival`).
 """

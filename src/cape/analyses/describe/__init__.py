@@ -1,4 +1,5 @@
-"""Descriptions of a population: counts, means, spreads, histograms, quantiles, Table 1, correlations, PCA.
+"""Descriptions of a population: counts, means, spreads, histograms, quantiles, Table 1, covariances and
+correlations, PCA.
 
-What compares groups has its family (`compare`).
+Not here: comparisons of groups (`compare`), and many tables at once (`tables`).
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,9 @@ class TableOneModel(Shown):
         compared = {each.column: (_p(each), _smd(each)) for each in self.balances}
         columns += ["P", "SMD"] if compared else []
         rows: list[tuple[str, ...]] = []
+        sizes = [found["n" + end] for end in ends]
+        if any(size.privacy and not _hidden(size) for size in sizes):
+            rows.append(("n (95% interval)", *map(_sized, sizes), *("",) * (2 if compared else 0)))
         for name in self.columns:
             column, beside = schema[name], compared.get(name, ())
             below = ("",) * len(beside)
@@ -122,7 +126,7 @@ class TableOneModel(Shown):
         groups = "" if self.two else ", the largest of each two groups"
         found = [
             f"P: {' and '.join(named)}; privacy noise is counted.",
-            f"SMD: standardised mean difference without its sign{groups}.",
+            f"SMD: standardised mean difference without its sign{groups}, with its 95% interval.",
             *left,
         ]
         hidden = [self.schema.label(each.column) for each in self.balances if each.p_value is None]
@@ -138,7 +142,8 @@ class TableOneModel(Shown):
             return ""
         if _count(found[0]) == "-":
             return f"Rows that miss {self.schema.label(self.by)} are left out; noise hides how many they are."
-        return f"About {_count(found[0])} rows miss {self.schema.label(self.by)} and are left out."
+        label = self.schema.label(self.by)
+        return f"Rows that miss {label} are left out: {_sized(found[0])}."
 
     @property
     def two(self) -> bool:
@@ -165,7 +170,8 @@ def _p(balance: Balance) -> str:
 def _smd(balance: Balance) -> str:
     if balance.smd is None or balance.error is None:
         return "-"
-    return rounded(balance.smd, balance.error)
+    value = rounded(balance.smd, balance.error)
+    return value if balance.interval is None else f"{value} ({between(balance.interval, balance.error)})"
 
 
 def _hidden(estimate: Estimate) -> bool:
@@ -176,6 +182,14 @@ def _hidden(estimate: Estimate) -> bool:
 
 def _count(estimate: Estimate) -> str:
     return "-" if _hidden(estimate) else f"{estimate.value:,.0f}"
+
+
+def _sized(estimate: Estimate) -> str:
+    """Return a count with its interval, if it has noise: whole numbers that are possible."""
+    if _hidden(estimate) or not estimate.privacy:
+        return _count(estimate)
+    low, high = estimate.interval()
+    return f"{_count(estimate)} ({math.floor(low):,} to {math.ceil(high):,})"
 
 
 def _shown(estimate: Estimate) -> str:

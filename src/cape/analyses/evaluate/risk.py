@@ -3,16 +3,20 @@
 With N1 and N0 the counts of rows with and without the event by bins of predicted risk, F0(b) the share of
 rows without it below bin b, half of the bin counted, and S1(b) that of rows with it above:
 
-- AUC = sum_b N1(b) F0(b) / n1. One more row with the event in bin b moves it by (F0(b) - AUC) / n1, one
-  without by (S1(b) - AUC) / n0. Noise s in every count therefore gives it the variance s² [sum (F0 - AUC)² /
-  n1² + sum (S1 - AUC)² / n0²], and sampling that of DeLong, sum N1 (F0 - AUC)² / n1² + sum N0 (S1 - AUC)² /
-  n0². Both are those of the plugged-in counts, which noise makes larger, not smaller. DeLong's is at least a
-  quarter of Hanley and McNeil's, which depends on counts of events only: noise cannot make it vanish.
-- The Brier score is that of a bin's mean prediction for all of its rows.
+- AUC = sum_b [N1(b) F0(b) / n1 + h(b) (N0(b) V1(b) - N1(b) V0(b)) / (n0 n1)], V the sums of ranks in a bin.
+  The AUC of the rows of one bin is 1/2 plus the mean rank, among all rows of the bin, of those with the event
+  minus that of those without it, ties half: the second term is exact where ranks are those of `Bins`, which
+  are stretched to [-1, 1] from a share 2 h(b) of the bin. Rows at one risk, however many, add nothing to it.
+  Ranks are as good as the first stage's counts, and know no order inside of a cell: half of the second term,
+  what noise may have added to it taken off, counts as a possible bias, at most half of the pairs in bins.
+- One more row with the event in bin b moves the AUC by (G0(b) - AUC) / n1, G0 = F0 - h V0 / n0, one without
+  by (G1(b) - AUC) / n0, G1 = S1 + h V1 / n1. Noise s in every count therefore gives it the variance s² [sum
+  (G0 - AUC)² / n1² + sum (G1 - AUC)² / n0²], noise r in ranks r² sum h² [(N0 / n0)² / n1² + (N1 / n1)² /
+  n0²], and sampling that of DeLong, sum N1 (G0 - AUC)² / n1² + sum N0 (G1 - AUC)² / n0². These are those of
+  the plugged-in counts, which noise makes larger, not smaller. DeLong's is at least a quarter of Hanley and
+  McNeil's, which depends on counts of events only: noise cannot make it vanish.
+- The Brier score is the mean of squared errors of the risks themselves, which are added up beside the table.
 - Sensitivity, specificity and predictive values are shares of sums of counts: `Share` has their intervals.
-
-The AUC of binned risks counts two of one bin as a tie; it is smaller than that of the risks themselves, by
-less than 0.004 with the default bins in `tests/unit/analyses/evaluate/test_evaluate.py`.
 """
 
 from __future__ import annotations
@@ -22,16 +26,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import stdtrit
 
-from cape.blocks.predicted import inverse
 from cape.core.arrays import Floats
 from cape.show.numbers import number
 from cape.stats.estimates import Estimate, unknown
-from cape.stats.moments import edge, enough
+from cape.stats.moments import edge, enough, likely
 from cape.stats.proportions import Share, quantile
 
-__all__ = ["MEASURES", "RiskTable", "default_edges"]
+__all__ = ["MEASURES", "Losses", "RankSums", "RiskTable"]
 
 MEASURES = (
     "AUC",
@@ -42,40 +44,50 @@ MEASURES = (
     "negative predictive value",
 )
 _LEAST_SHARE = 0.25  # of Hanley and McNeil's variance
-_LEAST_SPREAD = 0.25
-_ROOM = 1.1
-_LEAST_RISK = 0.001
+_FINER = 0.5  # of what ranks add to an AUC, for what is finer than they are
 
 
-def default_edges(bins: int, middle: float, spread: float, link: str) -> tuple[float, ...]:
-    """Return edges of risks from 0 to 1: quantiles, if the linear predictor is around this mean with this SD.
+@dataclass(frozen=True, eq=False)
+class RankSums:
+    """Noisy sums of ranks of risks in their bins: (bins, 2), without and with the event.
 
-    They are those of Student's distribution with three degrees of freedom, which leaves room for rows that
-    are not typical. Rounded to three digits, so that everybody computes the same from public numbers.
+    `reach` is half of the share of a bin's rows that the ranks from -1 to 1 stand for.
     """
-    at = middle + _ROOM * max(spread, _LEAST_SPREAD) * stdtrit(3, np.arange(1, bins) / bins)
-    found = {float(f"{edge:.3g}") for edge in np.clip(inverse(link, at), _LEAST_RISK, 1 - _LEAST_RISK)}
-    return (0.0, *sorted(found), 1.0)
+
+    sums: Floats
+    noise: float
+    reach: Floats
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The noisy sum of squared errors of risks; over a number of rows that is public, or None."""
+
+    total: float
+    noise: float
+    rows: float | None
 
 
 @dataclass(frozen=True, eq=False)
 class RiskTable:
-    """Noisy counts by bin of predicted risk and by outcome, and where in their bins risks lie.
+    """Noisy counts by bin of predicted risk and by outcome, and how risks lie in their bins.
 
     Attributes:
         edges: of the bins.
         counts: (bins, 2), without and with the event.
-        within: sums of where in its bin a risk lies, from -1 to 1.
-        noise, within_noise: the standard deviations of the noise in each of them.
+        noise: the standard deviation of the noise in each of them.
         threshold: where risks count as positive: one of the edges.
+        predicted: the mean predicted risk of each bin.
+        ranks, losses: the sums of ranks, and of squared errors.
     """
 
     edges: Floats
     counts: Floats
-    within: Floats
     noise: float
-    within_noise: float
     threshold: float
+    predicted: Floats
+    ranks: RankSums
+    losses: Losses
 
     @cached_property
     def totals(self) -> Floats:
@@ -93,30 +105,48 @@ class RiskTable:
         return all(enough(float(total), spread) for total in self.totals)
 
     @cached_property
-    def predicted(self) -> Floats:
-        """The mean predicted risk of each bin; its middle, where noise hides where in it the rows lie."""
-        low, high = self.edges[:-1], self.edges[1:]
-        rows = self.counts.sum(axis=1)
-        clear = rows > max(0.5, 3 * self.noise * math.sqrt(2))
-        inside = np.where(clear, self.within / np.where(clear, rows, 1.0), 0.0)
-        return np.asarray((low + high) / 2 + (high - low) / 2 * np.clip(inside, -1.0, 1.0))
+    def _shares(self) -> Floats:
+        """The share of each bin, of rows without and with the event: (2, bins)."""
+        return np.asarray((self.counts / self.totals).T)
 
     @cached_property
-    def _ranks(self) -> tuple[Floats, Floats]:
-        """F0 and S1 of each bin: the share of the other outcome on the right side of it, ties half."""
-        without, with_ = (self.counts[:, i] / self.totals[i] for i in (0, 1))
-        return np.cumsum(without) - without / 2, np.cumsum(with_[::-1])[::-1] - with_ / 2
+    def _pulls(self) -> tuple[Floats, Floats]:
+        """G0 and G1 of each bin: the share of the other outcome on the right side of it."""
+        (without, with_), reach = self._shares, self.ranks.reach
+        inside = reach[:, None] * self.ranks.sums / self.totals
+        below = np.cumsum(without) - without / 2 - inside[:, 0]
+        return below, np.cumsum(with_[::-1])[::-1] - with_ / 2 + inside[:, 1]
+
+    @cached_property
+    def inside(self) -> float:
+        """What the order of risks inside of bins adds to the AUC."""
+        (without, with_), sums = self._shares, self.ranks.sums / self.totals
+        return float(self.ranks.reach @ (without * sums[:, 1] - with_ * sums[:, 0]))
+
+    @cached_property
+    def _inside_noise(self) -> float:
+        """The noise of ranks in that."""
+        shares = (self.ranks.reach * self._shares / self.totals[::-1, None]).ravel()
+        return self.ranks.noise * float(np.linalg.norm(shares))
 
     @cached_property
     def area(self) -> float:
         """The AUC as it was released: noise may put it outside of [0, 1]."""
-        return float(self.counts[:, 1] @ self._ranks[0] / self.totals[1])
+        without, with_ = self._shares
+        return float(with_ @ (np.cumsum(without) - without / 2)) + self.inside
+
+    @cached_property
+    def bias(self) -> float:
+        """How far what ranks do not know may move the AUC."""
+        pairs = float(np.prod(np.maximum(self._shares, 0.0), axis=0).sum())
+        clear = math.sqrt(max(self.inside**2 - self._inside_noise**2, 0.0))
+        return min(_FINER * clear, pairs / 2)
 
     def auc(self) -> Estimate:
         """Return the area under the ROC curve."""
         if not self.known:
             return unknown(MEASURES[0], 0.0, 1.0)
-        (below, above), (n0, n1), raw = self._ranks, self.totals, self.area
+        (below, above), (n0, n1), raw = self._pulls, self.totals, self.area
         pulls = (above - raw) ** 2, (below - raw) ** 2
         constant, slope, bend = self._noise
         noise = math.sqrt(max(constant + slope * raw + bend * raw**2, 0.0))
@@ -125,40 +155,46 @@ class RiskTable:
         area = min(max(raw, 0.0), 1.0)
         inside = min(max(area, least), 1 - least)
         sampling = math.sqrt(max(drawn, _LEAST_SHARE * _hanley(inside, n0, n1)))
-        at = _Area(area, sampling**2 / (inside * (1 - inside)), self._noise)
+        at = _Area(area, sampling**2 / (inside * (1 - inside)), self._noise, self.bias)
         return Estimate(MEASURES[0], area, sampling, noise, (0.0, 1.0), at)
 
     @cached_property
     def _noise(self) -> tuple[float, float, float]:
         """The variance of noise in the AUC as a polynomial of the true one, A: c + b A + a A²."""
-        (below, above), (n0, n1), square = self._ranks, self.totals, self.noise**2
+        (below, above), (n0, n1), square = self._pulls, self.totals, self.noise**2
         parts = ((above, n0), (below, n1))
         constant = sum(square * float(each @ each) / n**2 for each, n in parts)
         slope = sum(-2 * square * float(each.sum()) / n**2 for each, n in parts)
-        return constant, slope, sum(square * self.bins / float(n) ** 2 for _, n in parts)
+        bend = sum(square * self.bins / float(n) ** 2 for _, n in parts)
+        return constant + self._inside_noise**2, slope, bend
 
     def brier(self) -> Estimate:
-        """Return the Brier score of the bins' mean predictions."""
-        rows = float(self.totals.sum())
-        if not enough(rows, self.noise * math.sqrt(2 * self.bins)):
+        """Return the mean squared error of predicted risks."""
+        rows, rows_noise = self.losses.rows, 0.0
+        if rows is None:
+            rows, rows_noise = float(self.totals.sum()), self.noise * math.sqrt(2 * self.bins)
+        if not enough(rows, rows_noise):
             return unknown(MEASURES[1], 0.0, 1.0)
-        p = self.predicted
-        losses = np.stack([p**2, (1 - p) ** 2], axis=1)
-        raw = float((self.counts * losses).sum()) / rows
-        score = min(max(raw, 0.0), 1.0)
-        pull = 2 * (p * self.counts.sum(axis=1) - self.counts[:, 1])  # of one more mean prediction
-        sizes = np.maximum(self.counts.sum(axis=1), max(1.0, self.noise))
-        inside = float(np.linalg.norm(pull * np.diff(self.edges) / 2 / sizes))
-        noise = (
-            math.hypot(self.noise * float(np.linalg.norm(losses - score)), self.within_noise * inside) / rows
-        )
-        spread = max(float((self.counts * losses**2).sum()) / rows - score**2, score * (1 - score) / rows)
-        return Estimate(MEASURES[1], score, math.sqrt(spread / rows), noise, (0.0, 1.0))
+        score = min(max(self.losses.total / rows, 0.0), 1.0)
+        noise = math.hypot(self.losses.noise, rows_noise * score) / rows
+        if not score + noise:
+            return Estimate(MEASURES[1], 0.0, 0.0, 0.0, (0.0, 1.0))
+        squares = np.stack([self.predicted**4, (1 - self.predicted) ** 4], axis=1)
+        size = min(likely(score, noise), 1.0)
+        spread = float((self.counts * squares).sum()) / rows - size**2
+        blurred = self.noise * float(np.linalg.norm(squares)) / rows
+        drawn = math.sqrt(likely(spread, blurred, size * (1 - size)) / rows)
+        return Estimate(MEASURES[1], score, drawn, noise, (0.0, 1.0))
 
     def confusion(self) -> Floats:
         """Return the matrix of counts at the threshold: outcomes down, predictions across, negative first."""
         cut = self._cut
         return np.stack([self.counts[:cut].sum(axis=0), self.counts[cut:].sum(axis=0)], axis=1)
+
+    @property
+    def confusion_noise(self) -> tuple[float, float]:
+        """The noise in counts of rows predicted below the threshold, and in those of the other ones."""
+        return self.noise * math.sqrt(self._cut), self.noise * math.sqrt(self.bins - self._cut)
 
     @property
     def _cut(self) -> int:
@@ -215,12 +251,14 @@ def _hanley(area: float, n0: float, n1: float) -> float:
 class _Area:
     """The interval of an AUC: all A within q errors of the released one, with the errors of A itself.
 
-    `sampling` is its variance from sampling over A (1 - A), and `noise` the polynomial of that from noise.
+    `sampling` is its variance from sampling over A (1 - A), and `noise` the polynomial of that from noise. A
+    bias of up to `bias` may come on top.
     """
 
     value: float
     sampling: float
     noise: tuple[float, float, float]
+    bias: float
 
     def __call__(self, level: float) -> tuple[float, float]:
         square = quantile(level) ** 2
@@ -228,6 +266,7 @@ class _Area:
 
         def holds(area: float) -> bool:
             noise = max(constant + slope * area + bend * area * area, 0.0)
-            return (self.value - area) ** 2 <= square * (self.sampling * area * (1 - area) + noise)
+            away = max(abs(self.value - area) - self.bias, 0.0)
+            return away**2 <= square * (self.sampling * area * (1 - area) + noise)
 
         return edge(holds, self.value, 0.0), edge(holds, self.value, 1.0)

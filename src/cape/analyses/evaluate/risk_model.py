@@ -13,14 +13,15 @@ from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import between, number, rounded
+from cape.show.numbers import LEVEL, between, number, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
 from cape.stats.estimates import Estimate
+from cape.stats.proportions import quantile
 
 __all__ = ["RiskModel"]
 
-_CROWDED = 0.25  # a bin with more of all rows than this hides too much
+_CROWDED = 0.25  # a bin with more of all rows than this is pointed at
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -30,6 +31,7 @@ class RiskModel(Shown):
     Attributes:
         table: the released counts, and what follows from them.
         estimates: AUC, Brier score, and sensitivity, specificity and predictive values at the threshold.
+        given: whether bins end at edges that were given.
     """
 
     target: str
@@ -37,11 +39,19 @@ class RiskModel(Shown):
     schema: Schema
     table: RiskTable
     estimates: tuple[Estimate, ...]
+    given: bool = False
 
     @property
     def confusion(self) -> Floats:
         """The confusion matrix at the threshold: outcomes down, predictions across, the event last."""
         return self.table.confusion()
+
+    def _counts(self) -> list[list[str]]:
+        """Return the confusion matrix: possible counts, each with its interval where it has noise."""
+        return [
+            [_counted(count, noise) for count, noise in zip(row, self.table.confusion_noise, strict=True)]
+            for row in self.confusion.tolist()
+        ]
 
     @property
     def roc(self) -> tuple[Floats, Floats]:
@@ -52,7 +62,7 @@ class RiskModel(Shown):
     def tables(self) -> list[Table]:
         """Return the measures, the confusion matrix, and the bins of the calibration plot."""
         title = self.schema.title(f"{self.target}={self.event}")
-        (tn, fp), (fn, tp) = ((f"{cell:,.0f}" for cell in row) for row in self.confusion.tolist())
+        (tn, fp), (fn, tp) = self._counts()
         at = f"{self.table.threshold:g}"
         noise = f"The count of each bin has noise with a standard deviation of {self.table.noise:.3g}."
         caption = noise if self.table.noise else ""
@@ -60,7 +70,7 @@ class RiskModel(Shown):
             ("", f"predicted below {at}", f"predicted {at} or more"),
             (("without the event", tn, fp), ("with the event", fn, tp)),
             f"Confusion matrix ({title})",
-            caption,
+            f"Counts with {LEVEL:.0%} intervals of their noise." if self.table.noise else "",
         )
         rows = []
         for i, (mean, share) in enumerate(zip(self.table.predicted, self.table.observed(), strict=True)):
@@ -93,21 +103,22 @@ class RiskModel(Shown):
         return found
 
     def notes(self) -> Sequence[str]:
-        """Return how risks were counted, and how much that may hide."""
-        found = [f"Risks are counted in {self.table.bins} bins; those of one bin are ties."]
-        if not self.table.known:
+        """Return how risks were counted, and what their order inside of bins does to the AUC."""
+        table = self.table
+        where = "edges that were given" if self.given else "released quantiles"
+        found = [f"Risks are counted in {table.bins} bins, which end at {where} and at the threshold."]
+        if not table.known:
             return found
-        n0, n1 = self.table.totals
-        tied = min(max(float(self.table.counts[:, 0] @ self.table.counts[:, 1] / (n0 * n1)), 0.0), 1.0)
-        found[0] = (
-            f"{found[0]} {tied:.1%} of all pairs of one person with the event and one without are ties: "
-            "most often, the AUC of the risks themselves is slightly larger."
+        found[0] += (
+            f" By noisy ranks, the order of risks inside of bins adds {table.inside:+.2g} to the AUC; the "
+            f"interval allows for a bias of {table.bias:.1g}."
         )
-        shares = self.table.counts.sum(axis=1) / (n0 + n1)
-        if float(shares.max()) > _CROWDED:
+        shares = table.counts.sum(axis=1) / table.totals.sum()
+        if float(shares.max()) > (_CROWDED if self.given else max(_CROWDED, 2 / table.bins)):
             low = int(shares.argmax())
-            ends = " to ".join(number(float(edge)) for edge in self.table.edges[low : low + 2])
-            found.append(f"{shares.max():.0%} of the rows are in one bin, {ends}: give edges that divide it.")
+            ends = " to ".join(number(float(edge)) for edge in table.edges[low : low + 2])
+            advice = ": give edges that divide it" if self.given else ""
+            found.append(f"About {min(shares.max(), 1):.0%} of the rows are in one bin, {ends}{advice}.")
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,10 +133,20 @@ class RiskModel(Shown):
                 "counts": self.table.counts,
                 "noise": self.table.noise,
                 "mean_prediction": self.table.predicted,
+                "ranks": self.table.ranks.sums,
+                "ranks_noise": self.table.ranks.noise,
+                "ranks_reach": self.table.ranks.reach,
                 "confusion": self.confusion,
                 "roc": {"false_positive_rate": false, "true_positive_rate": true},
             }
         )
+
+
+def _counted(count: float, noise: float) -> str:
+    value, reach = max(count, 0.0), quantile(LEVEL) * noise
+    if not noise:
+        return f"{value:,.0f}"
+    return f"{value:,.0f} ({max(count - reach, 0.0):,.0f} to {max(count + reach, 0.0):,.0f})"
 
 
 def _cells(share: Estimate) -> tuple[str, str]:
@@ -134,7 +155,6 @@ def _cells(share: Estimate) -> tuple[str, str]:
 
 
 _ROC = f"ROC curve, at the edges of the bins of predicted risk. {DOTS}"
-
 _CALIBRATION = (
     "Calibration: the share of events among rows by their predicted risk; a calibrated model lies on the "
     f"diagonal. {DOTS}"

@@ -1,4 +1,5 @@
-"""Regressions of a column on others: linear, logistic, generalised linear, multinomial, any polynomial loss.
+"""Regressions of a column on others: linear, logistic, generalised linear, multinomial, any polynomial
+loss; formulas, coefficients with their errors and tests.
 
-Targets that are times to an event are in `survival`, effects that vary by site in `sites`.
+Not here: targets that are times to an event (`survival`), and effects that vary by site (`sites`).
 """

@@ -301,6 +301,7 @@ class GLM(ScoreRegression):
             dispersion(steps[-1], self.likelihood, family),
             fitted.joint.test(*fitted.units.names),
             fitted.limited,
+            fitted.means,
         )
         return AnalysisResult(kept, model)
 

@@ -13,8 +13,8 @@ import numpy as np
 from cape.analyses.regression.diagnostics import AtLeast
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
-from cape.analyses.regression.limited import Limited
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -53,6 +53,7 @@ class GLMModel(Tested, Portable):
         dispersion: of the family, or, where it has none, the variance over that of the family.
         score_test: Wald's test of whether no feature matters.
         limited: what was capped and shortened.
+        means: released means of numeric features: where the reference is.
     """
 
     target: str
@@ -72,7 +73,8 @@ class GLMModel(Tested, Portable):
     pseudo_r2: Estimate
     dispersion: Estimate | None
     score_test: WaldTest
-    limited: Limited = Limited()
+    limited: Limited = NOTHING
+    means: tuple[tuple[str, float], ...] = ()
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -163,7 +165,7 @@ class GLMModel(Tested, Portable):
     @cached_property
     def reference(self) -> Reference | None:
         """The predictor at typical values of the features, if there are such."""
-        return reference(self.joint, self.schema)
+        return reference(self.joint, self.schema, dict(self.means))
 
     def notes(self) -> Sequence[str]:
         """Return what the estimates are, and how the model fits."""

@@ -1,4 +1,4 @@
-"""What a model limited: columns that were cut at caps, and scores that were shortened, in words and numbers."""
+"""What a model limited: columns that were cut at caps, scores that were shortened; in words and numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cape.engine.arguments import joined
 from cape.show.numbers import rounded
 from cape.stats.capping import Marginal
 
-__all__ = ["Capped", "Limited"]
+__all__ = ["NOTHING", "Capped", "Limited"]
 
 _SMALL = 0.05  # of a standard error: not worth a sentence about a coefficient
 _FEW = 0.5
@@ -104,3 +104,6 @@ class Limited:
             "shortened_rows": self.rows,
             "moved": dict(self.moved),
         }
+
+
+NOTHING = Limited()

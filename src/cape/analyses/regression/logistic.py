@@ -127,6 +127,7 @@ class LogisticRegression(ScoreRegression):
             note,
             fitted.joint,
             fitted.limited,
+            fitted.means,
         )
         return AnalysisResult(kept, model)
 

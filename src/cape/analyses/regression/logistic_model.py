@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
-from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -44,6 +44,7 @@ class LogisticModel(Tested, Portable):
         calibration: the share of the second class, and what the estimates are.
         joint: the estimates together, with the covariances of their errors.
         limited: what was capped and shortened.
+        means: released means of numeric features: where the reference is.
     """
 
     link: ClassVar[str] = "logit"
@@ -60,7 +61,8 @@ class LogisticModel(Tested, Portable):
     count: float
     calibration: str
     joint: Joint
-    limited: Limited = Limited()
+    limited: Limited = NOTHING
+    means: tuple[tuple[str, float], ...] = ()
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -118,7 +120,7 @@ class LogisticModel(Tested, Portable):
     @cached_property
     def reference(self) -> Reference | None:
         """The log-odds at typical values of the features, if there are such."""
-        return reference(self.joint, self.schema)
+        return reference(self.joint, self.schema, dict(self.means))
 
     def notes(self) -> Sequence[str]:
         """Return the prediction at reference, the share of the second class, and what the estimates are."""

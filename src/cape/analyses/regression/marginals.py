@@ -3,7 +3,8 @@
 The stage counts rows of each column by itself: of a number in the bins of `cape.stats.capping`, of a category
 by value.
 
-**Sensitivity** sqrt(2 k) for k columns under replace-one, sqrt(k) under add-remove: a row is in one bin of each.
+**Sensitivity** sqrt(2 k) for k columns under replace-one, sqrt(k) under add-remove: a row is in one bin of
+each.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def checked_cap(cap: Any) -> Cap:
         return "auto" if cap == "auto" else "none"
     if not isinstance(cap, Mapping) or not cap:
         raise InvalidInput(
-            f"cap must be 'auto', 'none', or the ends of columns, as in {{'nodes': (0, 24)}}, not {check.show(cap)}"
+            "cap must be 'auto', 'none', or the ends of columns, as in {'nodes': (0, 24)}, not "
+            f"{check.show(cap)}"
         )
     found = []
     for name, ends in cap.items():
@@ -111,6 +113,16 @@ class Marginals:
                 found.append((name, Number(one.low, one.high, missing=self.schema[name].missing)))
         return tuple(found)
 
+    def means(self, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
+        """Return the means of these columns that are numbers, to two digits of their SDs."""
+        found = []
+        for name in names:
+            if name in self.numbers:
+                one = self.numbers[name]
+                unit = 10.0 ** math.floor(math.log10(one.sd / 5))
+                found.append((name, float(f"{round(one.mean / unit) * unit:.12g}")))
+        return tuple(found)
+
     def rows(self, design: Design, schema: Schema) -> Floats:
         """Return made-up rows of independent columns with these marginals, as vectors with a constant."""
         basis = design.basis(schema)
@@ -118,7 +130,7 @@ class Marginals:
         many = max(_ROWS, 4 * len(basis.labels))
         for i, name in enumerate(design.sources):
             root = math.sqrt(_PRIMES[i % len(_PRIMES)] + i // len(_PRIMES))
-            ranks = (0.5 + np.arange(many) * root) % 1.0
+            ranks = np.asarray((0.5 + np.arange(many) * root) % 1.0, np.float64)
             if isinstance(schema[name], Category):
                 under = np.cumsum(self.shares[name])
                 cells[name] = np.minimum(np.searchsorted(under, ranks), len(under) - 1)
@@ -127,13 +139,19 @@ class Marginals:
         x = basis.evaluate(cells, many) / design.length(schema)
         x = x / np.fmax(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
         if not design.intercept:
-            return x
+            return np.asarray(x)
         first = np.full((many, 1), design.intercept)
         return np.concatenate([first, x], axis=1) / math.hypot(1.0, design.intercept)
 
     def turn(self, design: Design, schema: Schema) -> Floats:
         """Return what makes entries of such rows uncorrelated, with a mean square of 1."""
         return whitening(self.rows(design, schema), constant=bool(design.intercept))
+
+    def centred(self, design: Design, schema: Schema) -> tuple[Floats, Floats]:
+        """Return the mean of such rows, and what whitens them about it."""
+        x = self.rows(design, schema)
+        mean = x.mean(axis=0)
+        return mean, _white(x - mean)
 
     def target(self, name: str, ranks: int = 256) -> tuple[Floats, Floats]:
         """Return likely targets and their probabilities."""
@@ -160,11 +178,7 @@ def whitening(x: Floats, *, constant: bool) -> Floats:
     start = 1 if constant else 0
     part = x[:, start:]
     mean = part.mean(axis=0) if start else np.zeros(part.shape[1])
-    second = (part - mean).T @ (part - mean) / len(part)
-    scale = np.sqrt(np.maximum(np.diag(second), 1e-18))
-    second = second / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
-    values, vectors = np.linalg.eigh(second)
-    white = (vectors / np.sqrt(np.maximum(values, _RIDGE))) @ vectors.T / scale
+    white = _white(part - mean)
     if not start:
         return np.asarray(white)
     first = float(x[0, 0])
@@ -173,3 +187,12 @@ def whitening(x: Floats, *, constant: bool) -> Floats:
     turn[1:, 1:] = white
     turn[1:, 0] = -white @ mean / first
     return turn
+
+
+def _white(x: Floats) -> Floats:
+    """Return what makes entries of rows uncorrelated, with a mean square of 1."""
+    second = x.T @ x / len(x)
+    scale = np.sqrt(np.maximum(np.diag(second), 1e-18))
+    second = second / np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+    values, vectors = np.linalg.eigh(second)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, _RIDGE))) @ vectors.T / scale)

@@ -22,14 +22,13 @@ from cape.analyses.regression.joint import rows_of
 from cape.analyses.regression.marginals import Cap, Marginals, weight_share, whitening
 from cape.analyses.regression.multinomial_model import ChoiceModel
 from cape.analyses.regression.multinomial_proportions import fit_of, probabilities, unseen, unseen_labels
-from cape.analyses.regression.multinomial_query import both, choice_query
-from cape.analyses.regression.score_query import Parts
+from cape.analyses.regression.multinomial_query import choice_query, moved
+from cape.analyses.regression.score_query import Parts, check_few
 from cape.analyses.regression.score_regression import (
     MOST_MOVED,
     Fitted,
     Named,
     ScoreRegression,
-    check_few,
     plain_design,
     warn,
 )
@@ -136,8 +135,8 @@ class ChoiceRegression(ScoreRegression):
     def _parts(self) -> list[Parts]:
         return [replace(part, curvature=max(part.curvature, _CURVATURE)) for part in super()._parts]
 
-    def _both(self, parts: Parts) -> float:
-        return both(parts)
+    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+        return moved(parts, neighbours)
 
     def _begin(
         self, marginals: Marginals | None, schema: Schema, noise: float, count: float
@@ -330,7 +329,7 @@ class ChoiceRegression(ScoreRegression):
             return fitted, ""
         values, labels = schema.category(self.target).values, fitted.joint.labels
         x = fitted.marginals.rows(fitted.units.design, schema)
-        chance = probabilities(self.model, fitted.weights, x).mean(axis=0)
+        chance = probabilities(self.model, fitted.estimated, x).mean(axis=0)
         last, counts = fitted.steps[-1], fitted.marginals.counts[self.target]
         empty = unseen(*counts, last.count * chance, last)
         if not empty:

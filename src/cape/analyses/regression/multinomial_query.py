@@ -29,16 +29,18 @@ from cape.analyses.regression.score_query import Parts
 from cape.blocks import Choices
 from cape.engine.query import Neighbours, Query
 
-__all__ = ["both", "choice_query"]
+__all__ = ["choice_query", "moved"]
 
 _DEVIANCE = 0.02
 _FLOAT = 1 + 1e-12
 _COUNT = 1 / 8  # of all else, where the number of rows is private
 
 
-def both(parts: Parts) -> float:
-    """Return the squared difference of what two rows add, without deviances."""
-    return 4 + 2 * parts.curvature + 2 * parts.lengths
+def moved(parts: Parts, neighbours: Neighbours) -> float:
+    """Return by how much one row changes all of it, without deviances."""
+    if neighbours == "replace-one":
+        return math.sqrt(4 + 2 * parts.curvature + 2 * parts.lengths)
+    return math.sqrt(parts.alone * (1 + _COUNT))
 
 
 def choice_query(block: Choices, parts: Parts, neighbours: Neighbours) -> Query:

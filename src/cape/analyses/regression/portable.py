@@ -56,6 +56,7 @@ class Portable(Shown):
             float(self.intercept),
             tuple((name, float(value)) for name, value in self.coefficients.items()),
             self.schema,
+            tuple((name, each.low, each.high) for name, each in self.design.cut),
         )
 
     def portable(self) -> dict[str, Any]:
@@ -83,6 +84,7 @@ class Portable(Shown):
                 "level": LEVEL,
                 "covariance": None if covariance is None else covariance.to_dict(),
                 "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
+                **({"caps": told["caps"]} if "caps" in told else {}),
                 "columns": {
                     name: stated.get(name) or {"categories": getattr(column, "values", ())}
                     for name, column in columns.items()

@@ -36,14 +36,25 @@ from dataclasses import dataclass
 
 from cape.blocks import Scores
 from cape.blocks.block import T_BITS
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Neighbours, Query
 
-__all__ = ["Parts", "score_query"]
+__all__ = ["Parts", "check_few", "score_query"]
 
+MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 _DEVIANCE = 0.02
 _FLOAT = 1 + 1e-12
 _COUNT = 1 / 8  # of all else, where the number of rows is private
+
+
+def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
+    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
+    if weights > most:
+        raise InvalidInput(
+            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
+            "features, or categories with fewer values"
+        )
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,10 @@ class Parts:
         together = self.curvature + self.spread
         parallel = 2 + 2 * together + 1 / (2 * together) if together >= 0.5 else 4.0
         return max(4 + self.curvature, parallel) + 2 * self.lengths
+
+    def moved(self, neighbours: Neighbours) -> float:
+        """Return by how much one row changes all of it, but for rounding."""
+        return math.sqrt(self.both if neighbours == "replace-one" else self.alone * (1 + _COUNT))
 
 
 def score_query(block: Scores, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:

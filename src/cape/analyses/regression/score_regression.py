@@ -21,7 +21,7 @@ from cape.analyses.regression.inference import largest, unreliable
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, checked_cap, marginals_query
-from cape.analyses.regression.score_query import Parts, score_query
+from cape.analyses.regression.score_query import Parts, check_few, score_query
 from cape.blocks import Choices, Design, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
@@ -34,14 +34,13 @@ from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Ne
 from cape.stats.estimates import Estimate
 from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
-from cape.stats.score_steps import Errors, Point, ScoreStep, errors, next_point
+from cape.stats.score_steps import Errors, Point, ScoreStep, errors, for_predictions, next_point
 
-__all__ = ["Fitted", "Named", "ScoreRegression", "check_few", "score_arguments", "warn"]
+__all__ = ["Fitted", "Named", "ScoreRegression", "plain_design", "score_arguments", "warn"]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
 MARGINALS = 0.06  # the share of the first stage
-MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 # An assumption, which results name where it matters: no column changes the predictor by more than 20 as it
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
@@ -51,15 +50,6 @@ _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
 _LOOK, _LAST = Parts(0.14, 0.5, 0.5, 0.8), Parts(0.60, 0.2, 0.5, 0.0)
-
-
-def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
-    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
-    if weights > most:
-        raise InvalidInput(
-            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
-            "features, or categories with fewer values"
-        )
 
 
 def score_arguments(
@@ -106,10 +96,13 @@ class Fitted:
     Attributes:
         units: between x and these units.
         steps: the steps, the last one last.
-        weights: of (1, x); of several predictors a row for each.
+        weights: of (1, x), to predict with; of several predictors a row for each.
+        estimated: the same, as they are estimated.
+        kept: which part of the estimates the weights to predict with keep.
         estimates: the intercept and the coefficients.
         joint: the same, with the covariances of their errors.
         limited: what was capped and shortened.
+        means: released means of numeric columns, to two digits of their SDs.
         hidden: which part of each slope noise hides, with its label.
         left: by how many standard errors steps that had not arrived may have left estimates off.
     """
@@ -118,9 +111,12 @@ class Fitted:
     steps: list[ScoreStep]
     marginals: Marginals | None
     weights: Floats
+    estimated: Floats
+    kept: float
     estimates: tuple[Estimate, ...]
     joint: Joint
     limited: Limited
+    means: tuple[tuple[str, float], ...]
     hidden: tuple[tuple[str, float], ...]
     left: float
 
@@ -226,9 +222,9 @@ class ScoreRegression(Analysis):
         assert isinstance(block, Scores)
         return score_query(block, parts, schema, neighbours)
 
-    def _both(self, parts: Parts) -> float:
-        """Return the squared difference of what two rows add in a step, without deviances."""
-        return parts.both
+    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+        """Return by how much one row changes all of a step, without deviances."""
+        return parts.moved(neighbours)
 
     def _blocks(self, schema: Schema) -> int:
         """Return how many predictors of the same features there are, whose curvatures are likely alike.
@@ -286,15 +282,14 @@ class ScoreRegression(Analysis):
         g, h = family.at(np.full(len(y), constant + shift), y)
         size = share * math.sqrt(max(float(chance @ (g * g)), 1e-300))
         bend = share * max(float(chance @ h), 1e-300)
+        uneven = math.sqrt(max(float(chance @ (h * h)) / max(float(chance @ h), 1e-300) ** 2 - 1, 0.0))
         width = design.width(schema)
         weights = np.zeros(width)
         if self.intercept:
             weights[0] = constant * math.hypot(1.0, self._first) / self._first
-        if marginals is not None:
-            turn = marginals.turn(design, schema)
-        else:
-            turn = _typical_turn(design, schema)
-        return Point.first(weights, turn, size, bend, noise=noise, count=count), design, family
+        turn = _typical_turn(design, schema) if marginals is None else marginals.turn(design, schema)
+        point = Point.first(weights, turn, size, bend, uneven=uneven, noise=noise, count=count)
+        return point, design, family
 
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that the first stage looks at."""
@@ -303,19 +298,19 @@ class ScoreRegression(Analysis):
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
-        point, design, family = self._planned(schema)
+        point, design, family = self._supposed(schema)
         block = self._block(point, design, family, None)
         return self._asked(block, self._parts[-1], schema, neighbours)
 
-    def _planned(self, schema: Schema) -> tuple[Point, Design, Any]:
-        """Return where one step alone would ask, as the last one does."""
+    def _supposed(self, schema: Schema) -> tuple[Point, Design, Any]:
+        """Return where the last question would be asked if nothing were known."""
         point, design, family = self._begin(None, schema, 0.01, 1e4)
-        return (point if self.steps == 1 else replace(point, edges=())), design, family
+        return point if self._parts[-1].lengths else replace(point, edges=()), design, family
 
     def finish(self, answer: Answer) -> AnalysisResult:
         """Return what one step where nothing is known says by itself."""
         schema = answer.schema
-        point, design, family = self._planned(schema)
+        point, design, family = self._supposed(schema)
         step = self._read(answer, self._block(point, design, family, None), point)
         return self._result([step], None, design, family, schema)
 
@@ -342,21 +337,21 @@ class ScoreRegression(Analysis):
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
 
         def noise(place: int) -> float:
-            each = parts[place]
-            return unit * math.sqrt(self._both(each)) / math.sqrt(shares[place + 1])
+            return unit * self._change(parts[place], neighbours) / math.sqrt(shares[place + 1])
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
-        moved = 0.0
+        moved, asked_of = 0.0, family
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
             block = self._block(point, design, family, marginals)
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
-            if steps:
+            if steps and asked_of == family:
                 expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
                 step = replace(step, expected=expected).with_earlier(steps[-1], moved)
+            asked_of = family
             steps.append(step)
             if i == len(parts) - 1 or step.settled:
                 break
@@ -365,7 +360,8 @@ class ScoreRegression(Analysis):
                 step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
             point = replace(point, weights=self._allowed(point.weights, step, schema))
-            family = self._family(marginals, steps, schema)
+            if i < len(parts) - 3:  # what a histogram of lengths says holds for one family
+                family = self._family(marginals, steps, schema)
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))
@@ -396,7 +392,7 @@ class ScoreRegression(Analysis):
             self._curved,
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
-            self._blocks(answer.schema),
+            blocks=self._blocks(answer.schema),
         )
 
     @property
@@ -471,6 +467,8 @@ class ScoreRegression(Analysis):
             )
             for i, label in enumerate(labels)
         )
+        predicting, share = for_predictions(steps[-1], steps[0].point.weights)
+        predicting = weights if share == 1.0 else self._allowed(predicting, steps[-1], schema)
         kept = self._kept
         joint = Joint(
             labels[kept],
@@ -487,10 +485,13 @@ class ScoreRegression(Analysis):
             units,
             steps,
             marginals,
+            self._by_x(predicting, units),
             self._by_x(weights, units),
+            share,
             estimates,
             joint,
             self._limited(steps[-1], marginals, design, found, to, error, labels),
+            () if marginals is None else marginals.means(design.sources),
             tuple((label, float(hidden[place])) for place, label in named.slopes),
             float(left[kept].max()),
         )
@@ -527,10 +528,17 @@ class ScoreRegression(Analysis):
     def _note(self, fitted: Fitted) -> str:
         """Return what the estimates are, with a warning where noise hides some or steps did not arrive."""
         hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
-        if fitted.left > _LEFT:
+        if last.endless:
+            warn(
+                f"{self.predictor} grow with every step, as where features separate rows with one target "
+                "from all others: estimates may have no end, and say only the direction. Drop the feature "
+                "that does"
+            )
+        elif fitted.left > _LEFT:
             warn(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
-                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would help"
+                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
+                "help"
             )
         names = [name for name, part in hidden.items() if part >= _HIDDEN]
         if names:
@@ -539,10 +547,20 @@ class ScoreRegression(Analysis):
             return (
                 f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
                 f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
-            )
+                f" {self._drawn(fitted)}"
+            ).rstrip()
         if last.score_noise == 0:
             return "Maximum-likelihood estimates."
-        return "Maximum-likelihood estimates, up to noise and clipping, which intervals count."
+        note = "Maximum-likelihood estimates, up to noise and clipping, which intervals count."
+        return f"{note} {self._drawn(fitted)}".rstrip()
+
+    def _drawn(self, fitted: Fitted) -> str:
+        """Return how far predictions are from what the estimates say, if they are."""
+        if fitted.kept == 1.0:
+            return ""
+        if fitted.kept == 0.0:
+            return "Predictions count no feature, because noise hides whether any matters."
+        return f"Predictions count {fitted.kept:.0%} of each effect, because noise hides the rest."
 
     def expected(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"

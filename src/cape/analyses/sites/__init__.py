@@ -1,4 +1,5 @@
-"""What differs between sites: heterogeneity, meta-analysis, mixed models with effects of sites.
+"""What differs between sites: heterogeneity, mixed models with effects of sites.
 
-Nothing here decides what a site may be asked: that is `cape.site`.
+Not here: what a site may be asked (`cape.site`), and the pooling of estimates, which is a pure function
+(`stats`).
 """

@@ -157,9 +157,10 @@ class HeterogeneityModel(Shown):
         test = each.synthesis.test
         many = test.freedom[1]
         second = "" if many >= 1e8 else f" and {many:,.0f}"
+        degrees = "degree" if not second and test.freedom[0] == 1 else "degrees"
         found = [
             f"Test that all {self._sites} agree in {title}: Cochran's Q = {number(test.statistic)} on "
-            f"{test.freedom[0]:.0f}{second} degrees of freedom, {p_said(test.p_value)}."
+            f"{test.freedom[0]:.0f}{second} {degrees} of freedom, {p_said(test.p_value)}."
         ]
         if hidden:
             found.append(f"{too_few}; the pooled estimates leave {'it' if len(hidden) == 1 else 'them'} out.")

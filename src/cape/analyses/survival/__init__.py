@@ -1,4 +1,5 @@
-"""Times to an event: Kaplan-Meier and incidence curves, log-rank tests, Cox and parametric regressions.
+"""Times to an event: Kaplan-Meier and incidence curves, log-rank tests, Cox, Weibull and exponential
+regressions, each with its sensitivity and the noise in its intervals and P values.
 
-What all regressions share (coefficients, formulas, tests) is in `regression`.
+Not here: what all regressions share, such as coefficients and formulas (`regression`).
 """

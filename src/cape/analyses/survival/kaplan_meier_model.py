@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from cape.show.findings import findings
 from cape.show.numbers import LEVEL, between, number, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
-from cape.stats.estimates import Estimate
+from cape.stats.estimates import Estimate, is_unknown
 
 __all__ = ["Group", "KaplanMeierModel", "titled"]
 
@@ -31,6 +32,13 @@ def titled(label: str, schema: Schema) -> str:
     parts = (" - ".join(map(schema.title, part.split(" - "))) for part in label.split(", "))
     told = ", ".join(parts)
     return told.replace(" quantile 0.5", " median") if told.endswith(" quantile 0.5") else told
+
+
+def _with_interval(estimate: Estimate) -> str:
+    error = estimate.standard_error
+    if is_unknown(estimate):
+        return "-"
+    return f"{rounded(estimate.value, error, 3)} ({between(estimate.interval(LEVEL), error, 3)})"
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,7 @@ class KaplanMeierModel(Shown):
         several = [e for group in self.groups for e in group.incidences]
         return [
             self._summed_up([*first, *self.differences]),
+            *([self._incidences()] if several else []),
             *(self._by_edge(group) for group in self.groups),
             *([listed(several, self._title, folded=True)] if several else []),
         ]
@@ -110,16 +119,36 @@ class KaplanMeierModel(Shown):
         """Return estimates as rows, in words where a curve does not fall as far as a quantile."""
         later = {e.label: between(e.interval(), e.standard_error) for e in self._not_reached}
         made = listed(estimates, self._title)
-        rows = (
-            (row[0], _LATER, later[e.label].replace("∞", _LATER), "", "") if e.label in later else row
-            for e, row in zip(estimates, made.rows, strict=False)
-        )
+        rows: list[tuple[str, ...]] = []
+        for e, row in zip(estimates, made.rows, strict=False):
+            if e.label in later:
+                rows.append((row[0], _LATER, later[e.label].replace("∞", _LATER), "", ""))
+            elif math.isinf(e.interval()[1]):  # an error that is not finite either
+                value = "-" if e.interval()[0] <= self.edges[0] else row[1]
+                rows.append((row[0], value, row[2].replace("∞", _LATER), "", ""))
+            else:
+                rows.append(row)
         return replace(made, rows=tuple(rows))
 
     @property
     def _not_reached(self) -> list[Estimate]:
         """The quantiles that lie beyond the last edge."""
         return [e for group in self.groups for e in group.quantiles if e.value >= self.edges[-1]]
+
+    def _incidences(self) -> Table:
+        """Return how many have had each event by some of the edges: the others are folded."""
+        many = len(self.edges) - 1
+        chosen = sorted({round(place) for place in np.linspace(0, many - 1, min(many, _BELOW))})
+        rows: list[tuple[str, ...]] = []
+        for group in self.groups:
+            if group.label:
+                rows.append((self._title(group.label),))
+            for place in chosen:
+                cells = [_with_interval(group.incidences[i * many + place]) for i in range(len(self.causes))]
+                rows.append((f"by {number(float(self.edges[place + 1]))}", *cells))
+        heads = (self.schema.title(f"{self.event}={cause}") for cause in self.causes)
+        told = f"Cumulative incidence: the share with each event, with {LEVEL:.0%} intervals"
+        return Table((self.schema.title(self.time), *heads), tuple(rows), told)
 
     def _title(self, label: str) -> str:
         return titled(label, self.schema)
@@ -154,7 +183,9 @@ class KaplanMeierModel(Shown):
         )
         noise = table.blur.noise
         caption = "Numbers at risk are those at the start of the bin that ends here." + (
-            f" They have noise, of standard deviation {self._blurred(curve)}." if noise else ""
+            f" They have noise, of standard deviation {self._blurred(curve)}, and events have noise too."
+            if noise
+            else ""
         )
         title = self._title(group.label) if group.label else "Survival by time"
         return Table(columns, tuple(rows), title, caption, drop=(6, 5), folded=len(self.groups) > 1)
@@ -235,7 +266,7 @@ class KaplanMeierModel(Shown):
                 f"Intervals of means to {self.horizon:g} hold whatever happens where a curve is not known: "
                 f"horizon = {least:g} would make them narrower."
             )
-        if self._not_reached:
+        if any(math.isinf(e.interval()[1]) for group in self.groups for e in group.quantiles):
             told.append(f"{_LATER.capitalize()}: not by {self.edges[-1]:g}, the last edge.")
         return told
 
@@ -277,6 +308,10 @@ class KaplanMeierModel(Shown):
         band, interval, reach = curve.band(LEVEL), curve.intervals(LEVEL), hazard.reach(1.959964)
         return {
             "group": group.label,
+            "incidence": {
+                cause: Incidence(curve, i).values.tolist()
+                for i, cause in enumerate(self.causes if len(self.causes) > 1 else ())
+            },
             "at_risk": table.at_risk[:-1].tolist(),
             "events": table.events.tolist(),
             "censored": table.censored.tolist(),

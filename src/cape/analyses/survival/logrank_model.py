@@ -10,7 +10,7 @@ from cape.analyses.survival.logrank_estimate import Contrast
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
-from cape.show.numbers import count, p_said
+from cape.show.numbers import LEVEL, between, count, p_said, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
 from cape.stats.estimates import Estimate
@@ -40,14 +40,18 @@ class LogRankModel(Shown):
     def tables(self) -> Sequence[Table]:
         """Return rows, observed and expected events of each group, and their difference."""
         values = self.schema.category(self.by).values
-        rows = tuple(
-            (self.schema.title(f"{self.by}={value}"), f"{size:,.0f}", f"{seen:,.1f}", f"{due:,.1f}")
-            for value, size, seen, due in zip(
-                values, self.sizes, self.contrast.observed, self.contrast.expected, strict=True
-            )
-        )
+        contrast, rows = self.contrast, []
+        each = zip(values, self.sizes, contrast.observed, contrast.expected, self.estimates, strict=True)
+        for value, size, seen, due, apart in each:
+            error = apart.standard_error
+            moved = f"{rounded(apart.value, error)} ({between(apart.interval(), error)})" if error else "-"
+            title = self.schema.title(f"{self.by}={value}")
+            rows.append((title, f"{size:,.0f}", f"{seen:,.1f}", f"{due:,.1f}", moved))
+        noisy = any(apart.privacy for apart in self.estimates)
+        caption = "Rows and events have privacy noise, which may make them negative." if noisy else ""
+        head = ("", "rows", "events observed", "expected", f"observed - expected ({LEVEL:.0%} interval)")
         return [
-            Table(("", "rows", "events observed", "expected"), rows),
+            Table(head, tuple(rows), caption=caption),
             listed(self.estimates, self.schema.title, folded=True),
         ]
 

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cape.analyses.synthetic.choices import beyond_noise, merged_counts
+from cape.analyses.synthetic.choices import beyond_noise
 from cape.core.arrays import Floats
-from cape.stats.estimates import Estimate
+from cape.show.numbers import LEVEL
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.independence import contrasts
+from cape.stats.moments import enough
+from cape.stats.together import by_lower_end
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,42 +29,48 @@ _DISTANCE = 1 / math.sqrt(2 * math.pi)  # half the mean of |x| for noise of SD 1
 
 @dataclass(frozen=True)
 class Association:
-    """Cramér's V of a pair of columns, with its error by privacy noise."""
+    """Cramér's V of a pair of columns in the population, with its errors."""
 
     pair: tuple[int, int]
     estimate: Estimate
 
 
 def associations(model: SyntheticModel) -> list[Association]:
-    """Return how strongly all pairs go together, from coarse tables; the strongest first."""
-    measured = model.measured
-    merged = [
-        merged_counts(counts, groups)
-        for groups, counts in zip(measured.doubles.groups, measured.counts, strict=True)
+    """Return how strongly all pairs go together, from coarse tables: those first that surely do so most.
+
+    That is by the lower ends of intervals that hold together for all pairs.
+    """
+    doubles = model.measured.doubles
+    found = [
+        Association(pair, _strength(model, pair, doubles.tables[pair], doubles.noise[pair]))
+        for pair in itertools.combinations(range(len(model.columns)), 2)
     ]
-    found = []
-    for pair in itertools.combinations(range(len(merged)), 2):
-        table, noise = measured.doubles.tables[pair], measured.doubles.noise[pair]
-        found.append(_association(model, pair, table, noise, merged))
-    return sorted(found, key=lambda each: (-each.estimate.value, each.pair))
+    return by_lower_end(found, lambda each: each.estimate, LEVEL, len(found))
 
 
-def _association(
-    model: SyntheticModel, pair: tuple[int, int], table: Floats, noise: float, merged: list[Floats]
-) -> Association:
-    """Return V: the sum of (count - expected)² / expected less what noise adds to it, on V's scale."""
-    rows = model.measured.rows
-    expected = np.maximum(np.outer(merged[pair[0]], merged[pair[1]]) / rows, max(noise, 1.0))
-    apart = table - expected
-    chance = noise**2 / expected
-    most = rows * max(min(table.shape) - 1, 1)
-    square = float((apart**2 / expected).sum() - chance.sum()) / most
-    spread = math.sqrt(float((2 * chance**2 + 4 * apart**2 * chance / expected).sum())) / most
-    value = math.sqrt(min(max(square, 0.0), 1.0))
-    error = spread / (2 * max(value, math.sqrt(spread))) if spread else 0.0
-    names = model.columns
-    label = f"{names[pair[0]]} × {names[pair[1]]}"
-    return Association(pair, Estimate(label, value, 0.0, min(error, 1.0), (0.0, 1.0)))
+def _strength(model: SyntheticModel, pair: tuple[int, int], table: Floats, noise: float) -> Estimate:
+    """Return V of a table whose groups of unclear size are merged with the largest one of their column."""
+    merges = [_clear(table.sum(axis=1 - i), noise * math.sqrt(table.shape[1 - i])) for i in range(2)]
+    left, right = merges
+    label = " × ".join(model.columns[i] for i in pair)
+    found = None
+    if min(len(left), len(right)) > 1:
+        found = contrasts(left @ table @ right.T, [(noise**2 * left @ left.T, right @ right.T)])
+    if found is None:
+        return unknown(label, 0.0, 1.0)
+    unit = 1 / math.sqrt(found.count * found.least)
+    blurred = unit * math.sqrt(max(float(np.trace(found.noise)), 0.0) / found.z.size)
+    return Estimate(label, found.strength, unit, blurred, (0.0, 1.0), found.interval)
+
+
+def _clear(margin: Floats, noise: float) -> Floats:
+    """Return the matrix that merges groups without a clear count with the largest one."""
+    largest = int(margin.argmax())
+    kept = [i for i, count in enumerate(margin.tolist()) if i == largest or enough(count, noise)]
+    found = np.zeros((len(kept), len(margin)))
+    found[range(len(kept)), kept] = 1.0
+    found[kept.index(largest), [i for i in range(len(margin)) if i not in kept]] = 1.0
+    return found
 
 
 def evaluated(model: SyntheticModel, within: float) -> pl.DataFrame:

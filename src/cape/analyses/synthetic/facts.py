@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from cape.analyses.tables.marginals import spans
 from cape.blocks import Axis
 from cape.blocks.residuals import levels
 from cape.core import check
@@ -181,7 +182,8 @@ def _levels(schema: Schema, axis: Axis, cell: Cell) -> Flags:
                 f"a fact about {axis.column!r} must give two bounds, as in [0, 12], not {check.show(cell)}"
             )
         low, high = cell
-        found[: len(axis.edges) - 1] = (axis.edges[:-1] >= low) & (axis.edges[1:] <= high)
+        least, most = spans(axis.edges, schema.number(axis.column))
+        found[: len(axis.edges) - 1] = (least >= low) & (most <= high)
         if not found.any():
             raise InvalidInput(
                 f"no bin of {axis.column!r} lies within {low:g} and {high:g}; give edges that do"

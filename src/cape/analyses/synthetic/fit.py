@@ -49,13 +49,8 @@ def fit(
     measured: Sequence[Measurement],
     rows: float,
     possible: Mapping[tuple[int, int], Flags],
-    start: Potentials | None = None,
-    steps: int = _STEPS,
 ) -> Potentials:
-    """Return the log-potentials of the model; cells that are not possible have none, here or in the result.
-
-    `start` is an earlier model's, for a fit to similar numbers in fewer steps.
-    """
+    """Return the log-potentials of the model; cells that are not possible have none there."""
     require_mbi()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mbi warns of jax's settings when it is imported
@@ -74,25 +69,18 @@ def fit(
                 mbi.Constraint(domain.project(pair), invalid=np.argwhere(~cells))
                 for pair, cells in possible.items()
             )
-            warm = None if start is None else _vector(mbi, domain, start)
             model: Any = mbi.estimation.MirrorDescent().estimate(
                 domain,
                 given,
                 known_total=float(rows),
                 constraints=facts,
-                iters=steps,
-                warm_start=warm,
+                iters=_STEPS,
                 tol=_TOLERANCE,
             )
             return {
                 tuple(columns): np.asarray(model.potentials[columns].values, np.float64)
                 for columns in model.potentials.cliques
             }
-
-
-def _vector(mbi: Any, domain: Any, start: Potentials) -> Any:
-    factors = {columns: mbi.Factor(domain.project(columns), values) for columns, values in start.items()}
-    return mbi.CliqueVector(domain, tuple(start), factors)
 
 
 @dataclass(frozen=True)
@@ -138,10 +126,10 @@ class Network:
             left.remove(column)
         return cls(tuple(sizes), tuple(reversed(parts)))
 
-    def draw(self, rows: int, random: Random, *, even: bool = True) -> list[Integers]:
+    def draw(self, rows: int, random: Random) -> list[Integers]:
         """Return the group of each row, by column.
 
-        `even` meets shares as nearly as whole rows can, within rows that agree in the columns given.
+        Shares are met as nearly as whole rows can, within rows that agree in the columns given.
         """
         found: dict[int, Integers] = {}
         for part in self.parts:
@@ -149,7 +137,7 @@ class Network:
             for i in part.given:
                 given = given * self.sizes[i] + found[i]
             shares = part.shares.reshape(-1, self.sizes[part.column])
-            found[part.column] = drawn(shares, given, random, even=even)
+            found[part.column] = drawn(shares, given, random)
         return [found[i] for i in range(len(self.sizes))]
 
     def table(self, columns: Columns) -> Floats:
@@ -166,12 +154,10 @@ class Network:
         return _product(factors, columns)
 
 
-def drawn(shares: Floats, given: Integers, random: Random, *, even: bool = True) -> Integers:
-    """Return a level for each row, by the row of `shares` that is given; `even` spreads equal ones evenly."""
+def drawn(shares: Floats, given: Integers, random: Random) -> Integers:
+    """Return a level for each row, by the row of `shares` that is given: equal ones are spread evenly."""
     ends = np.cumsum(shares, axis=1)
     ends = ends[:, :-1] / ends[:, -1:]
-    if not even:
-        return np.asarray((random.random(len(given))[:, None] >= ends[given]).sum(axis=1))
     order = random.permutation(len(given))
     order = order[np.argsort(given[order], kind="stable")]
     counts = np.bincount(given, minlength=len(shares))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,6 @@ from cape.blocks import Axis, Merged
 from cape.core.arrays import Flags, Floats, Integers
 from cape.data import Schema
 from cape.engine.query import Answer, Query
-from cape.stats.simulation import Random
 
 __all__ = ["Measured", "Stage"]
 
@@ -50,18 +49,6 @@ class Stage:
     def sizes(self) -> tuple[int, ...]:
         """How many groups each column has."""
         return tuple(max(each) + 1 for each in self.groups)
-
-    def again(self, levels: Sequence[Integers], random: Random) -> Stage:
-        """Return the same tables of other rows, by level, with fresh noise: for simulations."""
-        sizes = self.sizes
-        found = {}
-        for table, noise in self.noise.items():
-            cell = np.zeros(len(levels[0]), np.int64)
-            for i in table:
-                cell = cell * sizes[i] + np.array(self.groups[i])[levels[i]]
-            counts = np.bincount(cell, minlength=self.tables[table].size).reshape(self.tables[table].shape)
-            found[table] = counts + random.normal(size=counts.shape) * noise
-        return Stage(self.groups, found, self.noise)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +19,20 @@ from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.show import Figure, HeatMap, Mark, Shown, Table
+from cape.show.numbers import LEVEL, between
 from cape.show.plain import plain
+from cape.stats.estimates import is_unknown
 from cape.stats.simulation import Random, generator
+from cape.stats.together import level_of_each, said_together
 
 if TYPE_CHECKING:
     import polars as pl
 
     from cape.analyses.synthetic.check import Association
 
-__all__ = ["SyntheticModel"]
+__all__ = ["SyntheticModel", "cells"]
 
 _DIGITS = 3  # of a number within its bin
-_REFIT = 500  # steps of a fit that starts at a similar model
 _MOST_SHOWN = 12  # columns of a picture
 _MOST_LISTED = 15
 _LEAST_COUNT = 1e-9
@@ -47,14 +49,12 @@ class SyntheticModel(Shown):
     Attributes:
         measured: what was released.
         shares: how the budget share was divided among the three stages.
-        start: an earlier model's potentials, for a fit to similar numbers.
     """
 
     measured: Measured
     schema: Schema
     rows: int | None
     shares: tuple[float, ...]
-    start: Potentials | None = field(default=None, compare=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,8 +65,7 @@ class SyntheticModel(Shown):
     def potentials(self) -> Potentials:
         """The fitted log-potentials: needs the extra `synthetic`, and takes up to a minute."""
         measured = self.measured
-        told = (measured.chosen.sizes, measured.measurements(), measured.rows, measured.possible)
-        return fit(*told) if self.start is None else fit(*told, self.start, _REFIT)
+        return fit(measured.chosen.sizes, measured.measurements(), measured.rows, measured.possible)
 
     @cached_property
     def network(self) -> Network:
@@ -83,16 +82,13 @@ class SyntheticModel(Shown):
             found.append(inside / inside.sum(axis=1, keepdims=True))
         return tuple(found)
 
-    def levels_of(self, rows: int, random: Random, *, even: bool = True) -> list[Integers]:
+    def levels_of(self, rows: int, random: Random) -> list[Integers]:
         """Return the value of each drawn row, by column, as its place.
 
-        `even` spreads rows over shares as evenly as can be, so that tables vary less than of rows drawn by
-        chance.
+        They are spread over shares as evenly as can be: tables vary less than of rows drawn by chance.
         """
-        groups = self.network.draw(rows, random, even=even)
-        return [
-            drawn(shape, group, random, even=even) for shape, group in zip(self.shapes, groups, strict=True)
-        ]
+        groups = self.network.draw(rows, random)
+        return [drawn(shape, group, random) for shape, group in zip(self.shapes, groups, strict=True)]
 
     def sample(self, rows: int | None = None, seed: int = 0) -> pl.DataFrame:
         """Return synthetic rows, as a polars DataFrame: as many as wanted, as often as wanted, at no cost.
@@ -101,17 +97,22 @@ class SyntheticModel(Shown):
             rows: how many; by default as the analysis says, else as many as there are.
             seed: the same seed draws the same rows.
         """
-        import polars as pl
-
         if rows is None:
             rows = self.rows or max(round(self.measured.rows), 1)
         rows = check.integer("rows", rows, least=1)
         random = generator(check.integer("seed", seed, least=0))
+        return self.drawn(rows, random)[0]
+
+    def drawn(self, rows: int, random: Random) -> tuple[pl.DataFrame, list[Integers]]:
+        """Return drawn rows, and the place of each of their values, by column."""
+        import polars as pl
+
         places = self.levels_of(rows, random)
-        found = {}
-        for each, place in zip(self.measured.levels(self.schema), places, strict=True):
-            found[each.column] = _cells(each, place, random)
-        return pl.DataFrame(found)
+        found = {
+            each.column: cells(each, place, random.random(rows))
+            for each, place in zip(self.measured.levels(self.schema), places, strict=True)
+        }
+        return pl.DataFrame(found), places
 
     def table(self, *columns: str) -> Floats:
         """Return the model's expected counts of each cell of a table, by value of each column."""
@@ -134,45 +135,28 @@ class SyntheticModel(Shown):
 
         return evaluated(self, check.real("within", within, above=0.0, most=1.0))
 
-    def again(self, random: Random) -> SyntheticModel:
-        """Return the model of a repeated study: rows drawn from this one, measured with fresh noise."""
-        measured = self.measured
-        levels = self.levels_of(max(round(measured.rows), 1), random, even=False)
-        repeated = Measured(
-            measured.axes,
-            measured.rows,
-            measured.public,
-            measured.singles.again(levels, random),
-            measured.doubles.again(levels, random),
-            measured.chosen.again(levels, random),
-            measured.possible,
-        )
-        return SyntheticModel(repeated, self.schema, self.rows, self.shares, self.potentials)
-
     @cached_property
     def associations(self) -> list[Association]:
-        """How strongly each pair goes together, the strongest first, from the released coarse tables."""
+        """How strongly each pair goes together, from the released coarse tables: surely strong ones first."""
         from cape.analyses.synthetic.check import associations
 
         return associations(self)
 
     def tables(self) -> Sequence[Table]:
-        chosen = self.measured.chosen
+        chosen, many = self.measured.chosen, len(self.associations)
         rows = []
         for each in self.associations[:_MOST_LISTED]:
-            mark = Mark.of(each.estimate)
-            pair = each.pair
-            how = "finely" if pair in chosen.tables else "coarsely"
-            rows.append(
-                (" × ".join(self._titles(pair)), mark.number, f"{mark.low:.2f} to {mark.high:.2f}", how)
-            )
-        more = max(len(self.associations) - len(rows), 0)
+            ends = between(each.estimate.interval(level_of_each(LEVEL, many)), 0.01)
+            how = "finely" if each.pair in chosen.tables else "coarsely"
+            value = "-" if is_unknown(each.estimate) else f"{each.estimate.value:.2f}"
+            rows.append((" × ".join(self._titles(each.pair)), value, ends, how))
         return [
             Table(
-                ("columns", "Cramér's V", "95% interval", "measured"),
+                ("columns", "Cramér's V", f"{LEVEL:.0%} interval", "measured"),
                 tuple(rows),
-                title="The strongest associations",
-                more=more,
+                "The strongest associations",
+                said_together(LEVEL, many, "pairs"),
+                more=many - len(rows),
             )
         ]
 
@@ -240,6 +224,7 @@ class SyntheticModel(Shown):
                         "columns": [self.columns[i] for i in each.pair],
                         "cramers_v": each.estimate.value,
                         "privacy_error": each.estimate.privacy,
+                        "interval": each.estimate.interval(level_of_each(LEVEL, len(self.associations))),
                     }
                     for each in self.associations
                 ],
@@ -257,19 +242,23 @@ class SyntheticModel(Shown):
         return self.columns.index(name)
 
 
-def _cells(levels: Levels, places: Integers, random: Random) -> pl.Series:
-    """Return the cells of a column: categories, or numbers spread evenly over their bins."""
+def cells(levels: Levels, places: Integers, within: Floats) -> pl.Series:
+    """Return the cells of a column: categories, or numbers at these parts of the way through their bins."""
     import polars as pl
 
-    if levels.edges is None:
+    if levels.ends is None:
         return pl.Series([levels.values[place] for place in places])
-    edges = np.array(levels.edges)
-    bins = len(edges) - 1
-    absent = places >= bins
-    inside = np.where(absent, 0, places)
-    low, width = edges[inside], np.diff(edges)[inside]
-    digits = _DIGITS - math.floor(math.log10(float(np.diff(edges).min())))
-    step = 10.0**digits
-    values = np.maximum(np.floor((low + width * random.random(len(places))) * step) / step, low)
-    cells = pl.Series(values)
-    return cells.set(pl.Series(absent), None) if absent.any() else cells
+    ends = np.array(levels.ends)
+    absent = places >= len(ends)
+    low, high = ends[np.where(absent, 0, places)].T
+    if levels.whole:
+        values = low + np.minimum(np.floor(within * (high - low + 1)), high - low)
+        found = pl.Series(values.astype(np.int64))
+    else:
+        widths = ends[:, 1] - ends[:, 0]
+        step = 10.0 ** (_DIGITS - math.floor(math.log10(float(widths[widths > 0].min(initial=1.0)))))
+        values = np.floor((low + (high - low) * within) * step) / step
+        least = np.minimum(low + 1 / step, (low + high) / 2)  # a lower end with a bin of its own is not in it
+        taken = np.isin(low, ends[widths == 0, 0])
+        found = pl.Series(np.where(high > low, np.maximum(values, np.where(taken, least, low)), low))
+    return found.set(pl.Series(absent), None) if absent.any() else found

@@ -54,6 +54,7 @@ __all__ = ["SyntheticData"]
 _STAGES = (0.3, 0.2, 0.5)  # of the share: each column, all pairs coarsely, the chosen pairs
 _EXPECTED = 2  # chosen pairs for each column, of which groups are made before they are known
 _BINS = 32  # of a number, where nothing else is said
+_MOST_SINGLE = 128  # whole numbers of a column that have a bin each, where nothing else is said of it
 _MOST_LEVELS = 1024  # of a column
 _MOST_COLUMNS = 100
 _MOST_ROWS = 10**9
@@ -78,11 +79,14 @@ class SyntheticData(Analysis):
         rows: how many rows `cape run` writes, and `sample()` draws; by default as many as there are.
         edges: column -> edges of its bins, within its bounds.
         bins: into how many equal parts the bounds of a number without edges are cut; or column -> so many.
+            A column of at most 128 whole numbers (`integer = true`) has a bin for each, unless it is named
+            here or in `edges`.
         impossible: public facts: cells of two columns that no row can have, each a category or, for a number,
             two bounds, as in {"age": [0, 12], "married": "yes"}.
         determines: public facts: column -> another -> the value of that for each value of the column.
 
-    A missing cell is a value of its own, where the schema says that cells may be missing.
+    A missing cell is a value of its own, where the schema says that cells may be missing; so is the number 0,
+    and either bound, of a number that is not whole (`singled`): many cells may be exactly there.
 
     **Sensitivity** of every stage: sqrt(2 sum_t 1/s_t²) under replace-one, sqrt(sum_t 1/s_t²) under
     add-remove, with s_t the scale of table t. A row that counts is in one cell of each table
@@ -130,13 +134,15 @@ class SyntheticData(Analysis):
 
     def axes(self, schema: Schema) -> tuple[Axis, ...]:
         """Return the columns, numbers cut at their edges."""
-        edges, bins = dict(self.edges), self.bins
-        if not isinstance(bins, int):
-            numbers = [
-                name for name in self.columns if isinstance(schema[name], Number) and name not in edges
-            ]
-            bins = tuple((dict.fromkeys(numbers, _BINS) | dict(bins)).items())
-        found = cut(schema, self.columns, edges, bins)
+        edges = dict(self.edges)
+        every, named = (self.bins, {}) if isinstance(self.bins, int) else (_BINS, dict(self.bins))
+        bins = dict(named)
+        for name in self.columns:
+            column = schema[name]
+            if isinstance(column, Number) and name not in edges:
+                few = column.integer and column.high - column.low < _MOST_SINGLE
+                bins.setdefault(name, _MOST_SINGLE if few else every)
+        found = tuple(singled(axis, schema) for axis in cut(schema, self.columns, edges, tuple(bins.items())))
         for axis in found:
             many = levels(axis, schema)
             if many < 2:
@@ -285,6 +291,18 @@ class SyntheticData(Analysis):
 
     def _facts(self, schema: Schema, axes: tuple[Axis, ...]) -> Facts:
         return Facts.of(schema, axes, self.impossible, self.determines)
+
+
+def singled(axis: Axis, schema: Schema) -> Axis:
+    """Return an axis on which 0 and the bounds have bins of their own, with the next float64 as upper edge.
+
+    Where they lie follows from the schema and from stated edges alone.
+    """
+    column = schema[axis.column]
+    if axis.edges is None or not isinstance(column, Number) or column.integer:
+        return axis
+    points = [x for x in (column.low, 0.0, column.high) if axis.edges[0] <= x <= axis.edges[-1]]
+    return Axis(axis.column, np.unique([*axis.edges, *points, *np.nextafter(points, np.inf)]))
 
 
 def _ask(block: Merged, neighbours: Neighbours) -> Query:

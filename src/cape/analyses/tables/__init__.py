@@ -1,4 +1,4 @@
 """Many tables of counts at once, from one release with optimal noise, and what can be read off them.
 
-One table alone is a `ContingencyTable` (`describe`); synthetic rows from tables are `synthetic`.
+Not here: one table alone (`ContingencyTable` in `describe`), and rows made from tables (`synthetic`).
 """

@@ -20,13 +20,13 @@ from cape.blocks import Axis, Residuals
 from cape.blocks.residuals import basis, levels, rounding
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.data import Schema
+from cape.data import Number, Schema
 from cape.engine.arguments import digits_apart, written
 from cape.engine.query import Answer, Neighbours, Query
 from cape.privacy.residuals import Columns, Relation, Scales, optimal_scales
 from cape.stats.law import GAUSSIAN, Law
 
-__all__ = ["Levels", "Marginal", "Measured", "Workload", "ask", "relation_of"]
+__all__ = ["Levels", "Marginal", "Measured", "Workload", "ask", "relation_of", "spans"]
 
 Workload = Mapping[Columns, float]
 """Tables, as places of columns that rise, with their weights."""
@@ -90,6 +90,8 @@ class Levels:
         values: the categories, or None where it is a bin or missing.
         edges: of a number that is cut, the edges of its bins.
         missing: whether the last value is that the cell is missing.
+        ends: of a number that is cut, the least and the largest number of each bin.
+        whole: whether it is of whole numbers.
     """
 
     column: str
@@ -97,6 +99,8 @@ class Levels:
     values: tuple[object, ...]
     edges: tuple[float, ...] | None = None
     missing: bool = False
+    ends: tuple[tuple[float, float], ...] | None = None
+    whole: bool = False
 
     @classmethod
     def of(cls, axis: Axis, schema: Schema) -> Levels:
@@ -104,23 +108,22 @@ class Levels:
         missing = bool(schema.stated[axis.column].missing)
         if axis.edges is None:
             values: tuple[object, ...] = tuple(schema.category(axis.column).values)
-            names, edges = tuple(map(str, values)), None
+            names, edges, ends, whole = tuple(map(str, values)), None, None, False
         else:
+            column = schema.number(axis.column)
+            whole = column.integer
+            least, most = spans(axis.edges, column)
             edges = tuple(axis.edges.tolist())
-            digits = digits_apart(edges)
-            ends = [written(edge, digits) for edge in edges]
-            last = len(ends) - 2
-            names = tuple(
-                f"[{low}, {high}{']' if i == last else ')'}"
-                for i, (low, high) in enumerate(itertools.pairwise(ends))
-            )
-            values = names
+            ends = tuple(zip(least.tolist(), most.tolist(), strict=True))
+            values = names = _bins_named(ends, whole=whole)
         return cls(
             axis.column,
             (*names, "missing") if missing else names,
             (*values, None) if missing else values,
             edges,
             missing,
+            ends,
+            whole,
         )
 
     def __len__(self) -> int:
@@ -138,14 +141,46 @@ class Levels:
         """What each value stands for as a number: the middle of a bin, else its place from 0 on."""
         if self.edges is None:
             return np.arange(len(self.known), dtype=np.float64)
-        edges = np.array(self.edges)
-        return np.asarray((edges[:-1] + edges[1:]) / 2)
+        ends = np.array(self.ends or tuple(itertools.pairwise(self.edges)))
+        return np.asarray(ends.mean(axis=1))
 
     def label(self, place: int) -> str:
-        """Return how a number about one value is called: "sex=male", "age in [18, 40)"."""
+        """Return how a number about one value is called: "sex=male", "age in [18, 40)", "visits=0"."""
         if self.missing and place == len(self) - 1:
             return f"{self.column} missing"
-        return f"{self.column}{'=' if self.edges is None else ' in '}{self.names[place]}"
+        single = self.ends is not None and self.ends[place][0] == self.ends[place][1]
+        return f"{self.column}{'=' if self.edges is None or single else ' in '}{self.names[place]}"
+
+
+def spans(edges: Floats, column: Number) -> tuple[Floats, Floats]:
+    """Return the least and the largest number of each bin that a cell can be, or tends to.
+
+    Of whole numbers those within; of a bin that holds one number (its edges are neighbours in float64), that.
+    """
+    low, high = np.maximum(edges[:-1], column.low), np.minimum(edges[1:], column.high)
+    if column.integer:
+        last = np.arange(len(low)) == len(low) - 1
+        return np.ceil(low), np.where(last | (edges[1:] > column.high), np.floor(high), np.ceil(high) - 1)
+    single = np.nextafter(edges[:-1], np.inf) == edges[1:]
+    after = np.concatenate([[False], single[:-1]])  # the bin of one number ends there: it tends to that
+    return np.where(after, np.concatenate([low[:1], low[:-1]]), low), np.where(single, low, high)
+
+
+def _bins_named(ends: Sequence[tuple[float, float]], *, whole: bool) -> tuple[str, ...]:
+    """Return how bins are called: "[18, 40)", "40 to 64" of whole numbers, "0" of a single number."""
+    digits = digits_apart(sorted({each for pair in ends for each in pair}))
+    found, after = [], False  # whether the bin before holds a single number, where this one begins
+    for i, (low, high) in enumerate(ends):
+        first, last = written(low, digits), written(high, digits)
+        if low == high:
+            found.append(first)
+        elif whole:
+            found.append(f"{first} to {last}")
+        else:
+            closed = i == len(ends) - 1
+            found.append(f"{'(' if after else '['}{first}, {last}{']' if closed else ')'}")
+        after = low == high
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -240,6 +275,8 @@ class Marginal:
             values=tuple(each.values[i] for i in places),
             edges=None,
             missing=False,
+            ends=None,
+            whole=False,
         )
         return self.mapped(direction, np.eye(len(each))[list(places)], into)
 

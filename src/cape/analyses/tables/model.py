@@ -21,6 +21,7 @@ from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 from cape.stats.independence import Independence
 from cape.stats.law import GAUSSIAN, Law
+from cape.stats.together import by_lower_end, level_of_each, said_together
 
 __all__ = ["PairFound", "TablesModel"]
 
@@ -31,6 +32,7 @@ _HEAT = (
     "Cramér's V of each pair of columns, noise taken off: 0 if they are independent, 1 if each gives the "
     "other. Point at a cell for its interval."
 )
+_LEVELS = ("column", "names", "values", "edges", "missing", "ends", "whole")
 _SHADES = " ░▒▓█"
 
 
@@ -93,16 +95,22 @@ class TablesModel(Shown):
 
     @cached_property
     def associations(self) -> tuple[PairFound, ...]:
-        """How pairs of columns go together, the strongest first.
+        """How pairs of columns go together, those first that surely do so most.
 
-        If there are very many pairs, those are worked out whose released numbers stand out most.
+        That is by the lower ends of intervals that hold together for all pairs. If there are very many, those
+        are worked out whose released numbers stand out most.
         """
         found = []
         for one, other in self._pairs()[:_TESTED]:
             table = self.table(one, other)
             if min(table.values.shape) > 1:
                 found.append(PairFound((one, other), table.cramers_v(), table.independence()))
-        return tuple(sorted(found, key=lambda each: (each.test is None, -each.strength.value)))
+        return tuple(by_lower_end(found, lambda each: each.strength, LEVEL, self._many))
+
+    @property
+    def _many(self) -> int:
+        """How many pairs there are to choose from."""
+        return len(self._pairs())
 
     def _pairs(self) -> list[tuple[str, str]]:
         """Return pairs of columns, those first whose residual is largest compared with its noise."""
@@ -137,16 +145,17 @@ class TablesModel(Shown):
         return Table(("", "count", "95% interval", "noise (SD)"), tuple(rows), "Counts", drop=(3,))
 
     def _listed(self) -> Table:
-        rows = []
+        rows, many = [], self._many
         for each in self.associations[:_LISTED]:
             name = " and ".join(map(self.schema.label, each.columns))
             strength, test = each.strength, each.test
+            ends = between(strength.interval(level_of_each(LEVEL, many)), 0.01)
+            value = "-" if test is None else f"{strength.value:.2f}"
             told = ("-", "-")
             if test is not None:
                 told = f"{test.statistic:.1f} ({test.freedom})", p_value(test.p_value)
-            rows.append((name, f"{strength.value:.2f}", between(strength.interval(LEVEL), 0.01), *told))
-        many = len(self._pairs())
-        caption = "Privacy noise is counted."
+            rows.append((name, value, ends, *told))
+        caption = f"Privacy noise is counted. {said_together(LEVEL, many, 'pairs')}".strip()
         if many > _TESTED:
             caption += f" Of {many:,} pairs, the {_TESTED} that stand out most were worked out."
         if many > 1:
@@ -219,10 +228,7 @@ class TablesModel(Shown):
         measured = self.measured
         return plain(
             {
-                "columns": [
-                    {key: getattr(each, key) for key in ("column", "names", "values", "edges", "missing")}
-                    for each in measured.levels
-                ],
+                "columns": [{key: getattr(each, key) for key in _LEVELS} for each in measured.levels],
                 "residuals": [
                     {
                         "columns": [measured.levels[i].column for i in places],
@@ -247,6 +253,8 @@ class TablesModel(Shown):
                     tuple(each["values"]),
                     None if each["edges"] is None else tuple(each["edges"]),
                     bool(each["missing"]),
+                    each.get("ends") and tuple((low, high) for low, high in each["ends"]),
+                    bool(each.get("whole")),
                 )
                 for each in found["columns"]
             )

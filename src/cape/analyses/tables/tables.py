@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.tables.marginals import Measured, Workload, ask
+from cape.analyses.tables.marginals import Measured, Workload, ask, spans
 from cape.analyses.tables.model import TablesModel
 from cape.analyses.tables.plan import expected_errors, refuse_if_large
 from cape.analyses.tables.whole_tables import ask_whole, measured_whole
@@ -20,6 +20,7 @@ from cape.blocks import Axis
 from cape.blocks.bins import rising
 from cape.blocks.residuals import Residuals, levels
 from cape.core import check
+from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
@@ -57,7 +58,8 @@ class Tables(Analysis):
             within them, released.
         edges: column -> edges of its bins, within its bounds. Bins are [a, b), the last one [a, b]; numbers
             outside go to the first or the last.
-        bins: into how many equal parts the bounds of a number without edges are cut; or column -> so many.
+        bins: into how many equal parts the bounds of a number without edges are cut; or column -> so many. Of
+            whole numbers (`integer = true`) at most one for each.
 
     A missing cell is a value of its own, where the schema says that cells may be missing; `missing = false`
     there makes tables smaller and less noisy. Counts are of the people in the tables: no sampling error.
@@ -188,7 +190,10 @@ def cut(
     edges: Mapping[str, Sequence[float]],
     bins: int | Sequence[tuple[str, int]] | None,
 ) -> tuple[Axis, ...]:
-    """Return columns as axes of tables, numbers cut at edges within their bounds or into equal bins."""
+    """Return columns as axes of tables, numbers cut at edges within their bounds or into equal bins.
+
+    Whole numbers are cut between them, into bins that hold equally many, as nearly as can be.
+    """
     many = {} if bins is None or isinstance(bins, int) else dict(bins)
     found = []
     for name in columns:
@@ -208,7 +213,7 @@ def cut(
                     f"edges of {name!r} must lie within its bounds, {column.low:g} to {column.high:g}; "
                     f"they go from {low:g} to {high:g}"
                 )
-            found.append(Axis(name, edges[name]))
+            found.append(_stated(Axis(name, edges[name]), column))
             continue
         parts = many.get(name, bins if isinstance(bins, int) else None)
         if parts is None:
@@ -216,8 +221,29 @@ def cut(
                 f"column {name!r} has bounds in the schema: give its edges, as in edges = {{{name} = "
                 f"[{column.low:g}, {column.middle:g}, {column.high:g}]}}, or bins = 5"
             )
-        found.append(Axis(name, np.linspace(column.low, column.high, parts + 1)))
+        found.append(Axis(name, _equal(column, parts)))
     return tuple(found)
+
+
+def _stated(axis: Axis, column: Number) -> Axis:
+    """Return an axis with edges that people gave, or raise `InvalidInput` where a bin can hold no cell."""
+    assert axis.edges is not None
+    if column.integer:
+        least, most = spans(axis.edges, column)
+        for low, high in itertools.compress(itertools.pairwise(axis.edges), most < least):
+            raise InvalidInput(
+                f"edges of {axis.column!r} leave no whole number from {low:g} to below {high:g}, and the "
+                "schema says integer = true; leave an edge out"
+            )
+    return axis
+
+
+def _equal(column: Number, parts: int) -> Floats:
+    """Return the edges of equal bins: of whole numbers the last one is above the largest."""
+    if not column.integer:
+        return np.linspace(column.low, column.high, parts + 1)
+    many = column.high - column.low + 1
+    return np.asarray(column.low + np.round(np.linspace(0, many, int(min(parts, many)) + 1)))
 
 
 @lru_cache(maxsize=32)

@@ -2,7 +2,7 @@
 
 A condition is evaluated for each combination of values. A number that was cut is known up to its bin only:
 the condition is tried at the ends of every bin, and at all numbers that it mentions, and must be the same
-within a bin.
+within a bin; of whole numbers only those are tried.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ def _trials(levels: Levels, mentioned: Sequence[float]) -> list[tuple[int, float
     if levels.edges is None:
         return [*((i, i) for i in range(len(levels.known))), *missing]
     found: list[tuple[int, float]] = []
+    if levels.whole:
+        near = {end + step for x in mentioned for end in (math.floor(x), math.ceil(x)) for step in (-1, 0, 1)}
+        for i, (low, high) in enumerate(levels.ends or ()):
+            found += [(i, x) for x in sorted({low, high, *(float(x) for x in near if low <= x <= high)})]
+        return [*found, *missing]
     last = len(levels.edges) - 2
     for i, (low, high) in enumerate(itertools.pairwise(levels.edges)):
         end = high if i == last else float(np.nextafter(high, -math.inf))

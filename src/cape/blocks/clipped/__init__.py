@@ -1,5 +1,7 @@
 """The sum over records of a network's gradients, each clipped: integers, without a gradient per record.
 
+Not here: modules of torch (`torch`), and the steps of training (`learning`).
+
 Claim. `clipped_sum` returns integers in units of clip 2^-40. When a record is added or removed, they change
 by a vector of length at most 1 clip, certainly, whatever the records, the parameters, the order of the
 rows, the chunks they come in, the BLAS and its threads. The count and the loss change by at most 1 and by

@@ -1,4 +1,7 @@
-"""Sums computed inside a database: columns as SQL, statements that answer for several blocks, and totals."""
+"""Sums computed inside a database: columns as SQL, statements that answer for several blocks, and totals.
+
+Not here: connections and dialects (`data/databases`), and `where` as SQL (`data/expressions`).
+"""
 
 from __future__ import annotations
 

@@ -97,6 +97,16 @@ class SqlColumns:
         """Return a value cut at -2^20 and 2^20, in whole numbers toward 0."""
         return Value(self._dialect.whole(self._held(value).sql), self._dialect)
 
+    def beyond(self, name: str) -> tuple[Value, Value]:
+        """Return whether a number, as read or derived, lies below its bounds, and whether above: 1 or 0."""
+        present, one = self.present(name), integer(1)
+        found = []
+        for outside in self._ends(name):
+            flag = case([(outside, one.copy())], integer(0))
+            flag = flag if present is None else case([(present.copy(), flag)])
+            found.append(Value(flag, self._dialect, name))
+        return found[0], found[1]
+
     def spread(self, name: str, cut: Number | None = None) -> list[Value]:
         """Return a column as `Gram` wants it: in steps, or one column per category but the first."""
         column = self.schema[name]
@@ -249,14 +259,19 @@ class SqlColumns:
 
     def outside(self, name: str) -> Sql:
         """Return whether a number lies outside its bounds."""
+        below, above = self._ends(name)
+        return exp.Paren(this=exp.Or(this=below, expression=above))
+
+    # --- one cell -------------------------------------------------------------------------------------
+
+    def _ends(self, name: str) -> tuple[Sql, Sql]:
+        """Return whether a number lies below its bounds, and whether above; neither holds of NaN."""
         column, x, real = self.schema.stated[name], self.column(name), self._dialect.real
         assert isinstance(column, Number)
         below, above = combined(exp.LT, x, real(column.low)), combined(exp.GT, x, real(column.high))
         if self._dialect.nan:
             above = exp.Paren(this=exp.And(this=above, expression=exp.Not(this=self._dialect.is_nan(x))))
-        return exp.Paren(this=exp.Or(this=below, expression=above))
-
-    # --- one cell -------------------------------------------------------------------------------------
+        return below, above
 
     def _filled(self, name: str) -> bool:
         stated = self.schema.stated[name]

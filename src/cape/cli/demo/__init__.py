@@ -1,4 +1,7 @@
-"""`cape demo`: a real analysis over five sites, on public data in the package, beside the truth."""
+"""`cape demo`: a real analysis over five sites, on public data in the package, beside the truth.
+
+Not here: the rehearsal of a deployment, which is `cape deploy demo` (`cli/deploy`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Databases that compute sums themselves: DuckDB, SQLite, PostgreSQL, MariaDB and Spark.
+"""Connections to databases that compute sums themselves: DuckDB, SQLite, PostgreSQL, MariaDB and Spark;
+their dialects, timeouts and snapshots.
 
-What each writes differently is in `dialects`; how each is opened, read and asked, in the others. Which sums
-are asked is for `cape.blocks.sql` to say.
+Not here: which sums are asked (`blocks/sql`), and databases whose rows are only fetched (`data`).
+
+What each writes differently is in `dialects`; how each is opened, read and asked, in the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Expressions over the columns of one row, in SQL's words: conditions (`where`) and derived columns.
+"""Expressions over the columns of one row, in SQL's words: conditions (`where`) and derived columns;
+parsed, typed, bounded, computed with numpy, and written as SQL.
+
+Not here: raw cells, tables, or anything that mixes rows.
 
     parse("bmi >= 30 and sex = 'male'", schema)
 
@@ -6,7 +9,6 @@
 computes bounds, `possible` says which conditions they rule out, `evaluate` computes with numpy, and `sql`
 writes it for a database. What an expression means stands at `cape.data.expressions.tree`, and for people in
 docs/expressions.md.
-Nothing here sees a raw cell, reads a table or mixes rows.
 """
 
 from __future__ import annotations

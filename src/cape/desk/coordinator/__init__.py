@@ -1,7 +1,8 @@
-"""The coordinator's desk: studies are written, planned, submitted and watched. It has no rule of its own.
+"""The coordinator's pages: studies are written, planned, submitted and watched.
 
-What it submits, `cape submit` submits; what it plans, `cape plan` plans. `PAGES` are its pages; they need
-what `state` returns as `app.state.coordinator`.
+Not here: rules of its own. What it submits, `cape submit` submits; what it plans, `cape plan` plans.
+
+`PAGES` are its pages; they need what `state` returns as `app.state.coordinator`.
 """
 
 from pathlib import Path

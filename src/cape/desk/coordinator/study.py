@@ -129,7 +129,16 @@ def make_plan(study: Study) -> Planned:
             for entry, plan in plans
         ),
         planned.totals(study, plans),
-        tuple(text for text in (*study.asked_twice, study.chosen, *planned.remarks(study, plans)) if text),
+        tuple(
+            text
+            for text in (
+                *study.asked_twice,
+                study.chosen,
+                str(study.better_noise or ""),
+                *planned.remarks(study, plans),
+            )
+            if text
+        ),
     )
 
 

@@ -1,4 +1,7 @@
-"""The steward's pages: they show what `cape.site.admin` returns, and have no rule of their own."""
+"""The steward's pages: inbox, study, ledger, policy, data, log, and the keys of others.
+
+Not here: rules of its own. It shows what `cape.site.admin` returns.
+"""
 
 from cape.desk.site import events, inbox, ledger, log, peers, policy, rows, study
 

@@ -1,5 +1,7 @@
 """How noise is made: six schemes behind one interface.
 
+Not here: which privacy a noise gives (`privacy`), and the protocol below the scheme "cape" (`secagg`).
+
 Each scheme says how much noise a site adds per unit of sensitivity so that the release costs at most mu
 (`local_std`), what a given noise really costs (`cost_mu`), how much of it ends up in the sum (`total_std`),
 and how the sites' exact integers become one noisy total (`run`).

@@ -1,4 +1,7 @@
-"""The steward's desk: what a data steward reads and decides, in this process or over a socket.
+"""What a steward reads and changes, in the daemon or over its socket: inbox, policy, ledger, log; notices
+by mail and webhook; backups.
+
+Not here: pages (`desk/site`), commands (`cli/site`), and rules, which are in `site/decide`.
 
 Claim. Only the daemon's own user, root and the stewards whom the operator named can read or change anything
 here. No answer contains a cell of a table, a private key or a password of the policy.

@@ -1,4 +1,5 @@
-"""What a site decides by itself: its policy, requests and their review, approvals, refusals, grants.
+"""Whether a site answers or refuses: its policy, requests and their review, approvals by persons, refusals
+with their codes, grants.
 
-Whether a request is answered is decided here, and nowhere else; what was paid is in `cape.site.ledger`.
+Not here: what was paid (`site/ledger`). Nowhere else is it decided whether a request is answered.
 """

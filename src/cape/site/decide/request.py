@@ -7,7 +7,7 @@ Reason. It travels in an `Envelope`, which is opened only if size, key and signa
 other way to read one. Fields are decoded into types with limits; the study, which may hold anything, is bytes
 of limited size, whose values and depth are counted before they are decoded. It states its time of issue, its
 expiry and a nonce, which a site remembers (`cape.site.decide.nonces`).
-Tested in tests/unit/site/test_request.py and test_decide.py.
+Tested in tests/unit/site/test_envelope.py and test_decide.py.
 
 A request carries numbers that were released before (`StageResult`), never rows. Whether they are true or
 made up, the sensitivity of the question that follows from them is known: each analysis proves that.

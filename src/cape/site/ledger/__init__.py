@@ -1,4 +1,4 @@
-"""What a site has released and what that cost: signed lines in one chain, their sums, heads and checks.
+"""What a site has released and what that cost: signed lines in one chain, their totals, heads and checks.
 
-Nothing here decides: it is asked by `cape.site.decide` whether a release still fits.
+Not here: decisions. `site/decide` asks the ledger whether a release still fits.
 """

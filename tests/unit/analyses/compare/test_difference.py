@@ -298,3 +298,13 @@ def test_a_narrow_screen_loses_adjusted_p_before_intervals():
     _, model = finished(Difference("y", by="stage"), people(400, np.random.default_rng(1)))
     (shown,) = model.tables()
     assert [shown.columns[place] for place in shown.drop] == ["P (Holm)", "95% interval"]
+
+
+def test_a_plan_of_a_standardised_difference_is_that_of_a_common_one_and_says_what_others_are():
+    schema = Schema(x=Number(0, 100, missing=False), ill=["no", "yes"])
+    asked, noise = Difference("x", by="ill"), ((10.0, 10.0, 20.0),)
+    (table,) = asked.outlook(schema, noise, 2000, "replace-one")
+    assert table.columns == ("noise of", "SMD 0", "SMD 0.2", "SMD 0.5", "SMD 0.8")
+    by_size = [float(cell) for cell in table.rows[0][1:]]
+    assert by_size == sorted(by_size)
+    assert by_size[1] < asked.expected(schema, noise, 2000)["x SMD | ill: yes - no"] < by_size[2]

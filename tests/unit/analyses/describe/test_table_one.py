@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -139,8 +140,35 @@ def test_a_standardised_difference_of_two_categories_is_that_of_a_number():
     found = of_categories("x", np.array([[60.0, 40.0], [150.0, 50.0]]), 0.0)
     wanted = (0.4 - 0.25) / math.sqrt((0.4 * 0.6 + 0.25 * 0.75) / 2)
     assert found.smd == pytest.approx(wanted, abs=1e-9)
-    spread = [p * (1 - p) / n for p, n in ((0.4, 100), (0.25, 200))]
-    assert found.error == pytest.approx(math.sqrt(sum(spread) / ((0.4 * 0.6 + 0.25 * 0.75) / 2)))
+    assert found.interval[0] < found.smd < found.interval[1]
+    rng = np.random.default_rng(2)
+    one, other = rng.binomial(10_000, 0.8, 3000), rng.binomial(5_000, 0.1, 3000)
+    drawn = [
+        of_categories("x", np.array([[1e4 - a, a], [5e3 - b, b]]), 0.0)
+        for a, b in zip(one, other, strict=True)
+    ]
+    errors = [each.error for each in drawn]
+    assert np.mean(errors) == pytest.approx(np.std([each.smd for each in drawn]), rel=0.05)
+
+
+SHARES = {
+    "alike": ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]),
+    "apart": ([0.7, 0.2, 0.1], [0.2, 0.3, 0.5]),
+    "rare": ([0.9, 0.08, 0.02], [0.8, 0.1, 0.1]),
+}
+
+
+@pytest.mark.slow(3)
+@pytest.mark.parametrize("shares", SHARES)
+@pytest.mark.parametrize(("rows", "noise"), [(150, 4.0), (800, 8.0), (5000, 8.0)])
+def test_intervals_of_differences_between_categories_cover(shares, rows, noise):
+    rng, hits, runs = np.random.default_rng(rows), 0, 500
+    true = of_categories("x", 1e12 * np.array(SHARES[shares]), 0.0).smd
+    for _ in range(runs):
+        table = np.array([rng.multinomial(rows, each) for each in SHARES[shares]], float)
+        found = of_categories("x", table + rng.normal(0, noise, (2, 3)), noise)
+        hits += found.smd is None or found.interval[0] <= true <= found.interval[1]
+    assert hits / runs > 0.92
 
 
 def test_noise_does_not_add_to_a_standardised_difference_of_categories():
@@ -194,7 +222,12 @@ def test_the_table_shows_what_is_missing_and_how_groups_differ():
     assert table.columns[1] == "overall (n = 3,600)"
     assert table.columns[-2:] == ("P", "SMD")
     rows = {row[0]: row for row in table.rows if len(row) > 1}
-    assert set(rows) == {"mean (SD)", "median [IQR]", "missing", "F", "M"}
+    assert set(rows) == {"n (95% interval)", "mean (SD)", "median [IQR]", "missing", "F", "M"}
+    assert rows["n (95% interval)"][1] == "3,600", "public: it has no noise"
+    for size, count in zip(rows["n (95% interval)"][2:4], (3000, 600), strict=True):
+        value, low, high = (int(each.replace(",", "")) for each in re.findall(r"[\d,]+", size))
+        assert low < value < high
+        assert low - 20 < count < high + 20
     counts = [[int(rows[name][i].split(" ")[0].replace(",", "")) for name in ("F", "M")] for i in (1, 2, 3)]
     heads = [int(head.rpartition("= ")[2].rstrip(")").replace(",", "")) for head in table.columns[1:4]]
     assert [sum(each) for each in counts] == heads
@@ -207,7 +240,7 @@ def test_the_table_shows_what_is_missing_and_how_groups_differ():
     assert total["sex=F n | overall"] + total["sex=M n | overall"] == 3600
     alone = consortium.release(TableOne("age", "sex", where="age > 50"), share=0.5)
     (table, _) = alone.tables()
-    assert "missing" not in [row[0] for row in table.rows][4:]  # sex is never missing, whatever rows count
+    assert "missing" not in [row[0] for row in table.rows][5:]  # sex is never missing, whatever rows count
     assert alone.notes() == []
 
 

@@ -63,14 +63,14 @@ def test_without_noise_steps_go_on_until_nothing_changes():
     known = sm.GLM(y, sm.add_constant(x), family=sm.families.Poisson()).fit(tol=1e-12)
     for high in (60, 500):
         schema = Schema(x=Number(0, high, missing=False), y=Number(0, 200, missing=False))
-        release, said = released(GLM("y", ["x"], "poisson"), {"x": x, "y": y}, schema)
-        assert list(release.value.values()) == pytest.approx(known.params, abs=2e-4)
+        release, said = released(GLM("y", ["x"], "poisson", cap="none"), {"x": x, "y": y}, schema)
+        assert list(release.value.values()) == pytest.approx(known.params, abs=1e-5)
         assert not said
-        assert release.model.rounds > 6
+        assert release.model.rounds > 5
     schema = Schema(x=Number(0, 60, missing=False), y=Number(0, 200, missing=False))
-    few, said = released(GLM("y", ["x"], "poisson", rounds=5), {"x": x, "y": y}, schema)
-    assert few.model.rounds == 5
-    assert any("the last step still changed log rates" in each for each in said)
+    few, said = released(GLM("y", ["x"], "poisson", cap="none", rounds=2), {"x": x, "y": y}, schema)
+    assert few.model.rounds == 2
+    assert any("the last one changed log rates" in each for each in said)
     low, high = few.interval()["x"]
     assert low < known.params[1] < high
 
@@ -130,7 +130,7 @@ def test_features_explain_what_they_do_beside_an_offset():
         x=Number(-3, 3, missing=False), time=Number(0, 3, missing=False), y=Number(0, 300, missing=False)
     )
     columns = {"x": x, "time": time, "y": y}
-    model = released(GLM("y", ["x"], "poisson", offset="time"), columns, schema)[0].model
+    model = released(GLM("y", ["x"], "poisson", offset="time", cap="none"), columns, schema)[0].model
     poisson = sm.families.Poisson()
     full = sm.GLM(y, sm.add_constant(x), family=poisson, offset=time).fit()
     none = sm.GLM(y, np.ones((6000, 1)), family=poisson, offset=time).fit()
@@ -171,8 +171,8 @@ def test_the_variance_of_a_gaussian_family_is_that_of_residuals():
     y = np.clip(2 * x + rng.exponential(3, 4000), -10, 40)
     schema = Schema(x=Number(-3, 3, missing=False), y=Number(-10, 40, missing=False))
     known = sm.OLS(y, sm.add_constant(x)).fit()
-    exact = released(GLM("y", ["x"]), {"x": x, "y": y}, schema)[0].model.dispersion
+    exact = released(GLM("y", ["x"], cap="none"), {"x": x, "y": y}, schema)[0].model.dispersion
     assert exact.value == pytest.approx(known.scale, rel=0.01)  # a row counts up to 30 variances
-    noisy = released(GLM("y", ["x"]), {"x": x, "y": y}, schema, "cape", 2.0)[0].model.dispersion
+    noisy = released(GLM("y", ["x"], cap="none"), {"x": x, "y": y}, schema, "cape", 2.0)[0].model.dispersion
     low, high = noisy.interval(1 - 1e-6)
     assert low < known.scale < high

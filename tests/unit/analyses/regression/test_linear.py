@@ -195,7 +195,7 @@ def coverage(rows, runs, epsilon, *, neighbours="replace-one", missing=0.0, seed
     return np.mean(hits), np.mean(wide)
 
 
-@pytest.mark.one_in(4, seconds=0.6)
+@pytest.mark.quick_cases("replace-one-0.0-3000-10.0", seconds=2)
 @pytest.mark.parametrize(("rows", "epsilon"), [(20_000, 1.0), (3_000, 10.0)])
 @pytest.mark.parametrize(("neighbours", "missing"), [("replace-one", 0.0), ("add-remove", 0.1)])
 def test_intervals_cover_where_there_are_rows_enough(rows, epsilon, neighbours, missing):
@@ -204,6 +204,7 @@ def test_intervals_cover_where_there_are_rows_enough(rows, epsilon, neighbours, 
     assert 0.91 <= covered <= 0.985  # 300 intervals: 92 to 98%, and a standard error
 
 
+@pytest.mark.quick_cases("300-1.0", seconds=0.7)
 @pytest.mark.parametrize(("rows", "epsilon"), [(300, 1.0), (2_000, 1.0), (2_000, 0.01)])
 def test_intervals_cover_at_least_as_often_where_there_are_not(rows, epsilon):
     covered, _ = coverage(rows, 60, epsilon, seed=3)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from typing import Any
 
@@ -251,6 +252,44 @@ def test_a_quantile_that_is_not_reached_is_the_last_edge_with_an_open_interval()
     median = next(row for row in release.tables()[0].rows if "median" in row[0])
     assert median[1] == "not reached"
     assert median[2].endswith("to not reached")
+    assert median[3:] == ("", "")
+
+
+def test_a_median_without_an_upper_end_has_no_standard_error():
+    release = plainly(KaplanMeier("years", "died", edges=[1, 2, 3, 4, 5, 6]), people(300))
+    found = {each.label: each for each in release.estimates}["years quantile 0.5"]
+    assert found.value < 6
+    assert found.interval()[1] == math.inf
+    (median,) = [row for row in release.tables()[0].rows if "median" in row[0]]
+    assert float(median[1]) == pytest.approx(found.value, rel=0.01)
+    assert median[2].endswith("to not reached")
+    assert median[3:] == ("", "")
+    assert any("Not reached: not by 6" in note for note in release.notes())
+
+
+@pytest.mark.parametrize("by", [None, "sex"])
+def test_incidences_of_events_that_compete_are_shown_with_their_intervals(by):
+    release = plainly(KaplanMeier("years", "cause", by=by, edges=EDGES), people(300))
+    (table,) = [table for table in release.tables() if table.title.startswith("Cumulative incidence")]
+    assert not table.folded
+    assert [column.rpartition("=")[2] for column in table.columns[1:]] == ["cancer", "other"]
+    rows = [row for row in table.rows if len(row) > 1]
+    assert [row[0] for row in rows][5::6] == ["by 10.00"] * (1 if by is None else 2)
+    start = "" if by is None else "sex=f, "
+    value, (low, high) = (each[f"{start}cause=cancer by 10"] for each in (release.value, release.interval()))
+    shown = [float(each) for each in re.findall(r"[0-9.]+", rows[5][1])]
+    assert shown == pytest.approx([value, low, high], abs=6e-4)
+    plain = release.to_dict()["model"]["groups"][0]["incidence"]
+    assert plain["cancer"][-1] == pytest.approx(value)
+
+
+def test_where_nothing_is_known_of_a_curve_no_median_is_shown():
+    with pytest.warns(TooNoisyWarning, match="arm=none"):
+        release = plainly(KaplanMeier("years", "died", by="arm", edges=[2, 5]), people(300))
+    rows = {row[0]: row for row in release.tables()[0].rows}
+    hidden = [row for title, row in rows.items() if "none" in title]
+    assert len(hidden) == 3
+    assert all(row[1] == "-" for row in hidden)
 
 
 def test_without_events_the_curve_stays_at_1(frame):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -115,6 +116,17 @@ def test_without_events_there_is_no_test():
     release = plainly(LogRank("years", "died", by="sex"), nobody)
     assert release.model.p_value is None
     assert "too much noise" in release.notes()[0]
+    assert [row[-1] for row in release.tables()[0].rows] == ["-", "-"]
+
+
+def test_observed_less_expected_events_are_shown_with_their_interval():
+    release = plainly(LogRank("years", "died", by="sex"), people(200))
+    table = release.tables()[0]
+    assert table.columns[-1] == "observed - expected (95% interval)"
+    for row, estimate in zip(table.rows, release.estimates, strict=True):
+        shown = [float(each) for each in re.findall(r"-?[0-9.]+", row[-1])]
+        assert shown == pytest.approx([estimate.value, *estimate.interval()], abs=0.6)
+    assert table.caption == "", "there is no noise"
 
 
 @pytest.mark.parametrize(
