@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from cape.noise import SecureStream
 from cape.noise.stream import KEY_BYTES
 
 __all__ = ["SiteSet", "named_sites"]
+
+_OPENING = threading.RLock()  # of no object: consortia are pickled and copied
 
 
 class SiteSet:

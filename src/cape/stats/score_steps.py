@@ -27,6 +27,7 @@ Tested in tests/unit/stats/test_score_steps.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,10 +49,11 @@ FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, whe
 BENT = 0.2  # of the last step: how far a curvature that changes may leave it off
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
 ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
-_PASSED = 0.2  # of the last step: from there on the one before says how curvature changes along it
+_PASSED = 0.5  # of the last step: from there on the one before says how curvature changes along it
 _FLAT = 1e-10  # of the largest eigenvalue: a direction in which features do not vary
 _ROUNDED = 2.0**-38  # of the bound on curvature, per row: what rounding may show where nothing varies
 _SURE = 2.0  # standard deviations
+_CLEAR = 2.0  # times what hides an eigenvalue
 _KEPT = 0.9  # of an estimate: from there on predictions draw it to nothing
 _SETTLED = 3e-6  # the SD over people of a change of predictors
 
@@ -70,6 +72,7 @@ class Point:
         curve: the largest that the curvature of a row may be.
         edges: between which lengths are counted; none if they are not asked for.
         beyond: what the bound is expected to leave out; None if nothing is known of that.
+        exact: whether there is no noise.
     """
 
     weights: Floats
@@ -81,6 +84,7 @@ class Point:
     curve: float
     edges: tuple[float, ...] = ()
     beyond: Beyond | None = None
+    exact: bool = False
 
     @classmethod
     def first(
@@ -102,7 +106,8 @@ class Point:
         width = len(weights)
         length = size * math.sqrt(width)
         curve = _curve(width, bend, uneven, noise, count) / math.sqrt(max(blocks, 1))
-        return cls(weights, turn, size, bend, uneven, FIRST_BOUND * length, curve, edges_around(length))
+        edges = edges_around(length)
+        return cls(weights, turn, size, bend, uneven, FIRST_BOUND * length, curve, edges, exact=noise == 0)
 
 
 def _curve(width: int, bend: float, uneven: float, noise: float, count: float) -> float:
@@ -152,42 +157,46 @@ class ScoreStep:
 
     def with_earlier(self, earlier: ScoreStep, moved: float) -> ScoreStep:
         """Return the step with a curvature in which an earlier one counts; predictors moved by that SD."""
-        turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
-        before = turn @ earlier.curvature @ turn.T
-        doubt = float(np.linalg.norm(turn, 2)) ** 2 * earlier.curvature_noise
         if not self.curvature_noise:
-            return replace(self, left=self._left(self, earlier, before, doubt))
-        noise = doubt
+            return self
+        turn = self.point.turn @ np.linalg.inv(earlier.point.turn)
+        noise = float(np.linalg.norm(turn, 2)) ** 2 * earlier.curvature_noise
         if self.curved:
             noise = math.hypot(noise, DRIFT * min(moved, 1.0) * self.count * self.point.bend)
         here, there = self.curvature_noise**-2, max(noise, 1e-300) ** -2
-        expected = before
+        before = turn @ earlier.curvature @ turn.T
         if self.expected is not None:
             root = symmetric_root(self.expected)
-            expected = root @ before @ root
-        mixed = (here * self.curvature + there * expected) / (here + there)
-        found = replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
-        return replace(found, left=found._left(self, earlier, before, doubt))
+            before = root @ before @ root
+        mixed = (here * self.curvature + there * before) / (here + there)
+        return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
 
-    def _left(self, alone: ScoreStep, earlier: ScoreStep, before: Floats, doubt: float) -> float:
-        """Return how far the step may end from where scores are 0, in its own length.
+    def after(self, earlier: Sequence[ScoreStep]) -> ScoreStep:
+        """Return the step with how far it may end from where scores are 0, as these steps before it show.
 
         Where curvature fades as weights move on, by exp(-r) over the length of this step, and goes on to,
-        what is left of scores after a way of x such lengths is 1 - (1 - exp(-r x)) / r: 0 at
-        x = -log(1 - r) / r, and nowhere if r >= 1, as where a feature separates two categories.
+        what is left of scores after x such lengths is 1 - (1 - exp(-r x)) / r: 0 at x = -log(1 - r) / r, and
+        nowhere if r >= 1, as where a feature separates two categories.
         """
-        change = self.change
-        length, whole = float(change @ change), float(change @ self.likely @ change)
-        if not self.curved or not whole > 0:
-            return BENT
-        way = np.linalg.solve(self.point.turn.T, self.point.weights - earlier.point.weights)
-        passed = float(change @ self.likely @ way) / whole
-        now, then = (float(change @ each @ change) for each in (alone.curvature, before))
-        then -= math.sqrt(2) * math.hypot(alone.curvature_noise, doubt) * length  # a standard deviation
-        if passed < _PASSED or not then > max(now, 0.0):
-            return BENT
-        fades = math.log(then / max(now, 1e-300)) / passed
-        return min(max(-math.log1p(-fades) / fades - 1, BENT), ENDLESS) if fades < 1 else ENDLESS
+        if not self.curved:
+            return self
+        change, likely = self.change, self.likely
+        whole, length = float(change @ likely @ change), float(change @ change)
+        # a standard deviation of noise may have made curvature look as if it faded
+        now = max(float(change @ self.curvature @ change), 0.0) + math.sqrt(2) * self.curvature_noise * length
+        fades = 0.0
+        for each in earlier:
+            way = np.linalg.solve(self.point.turn.T, self.point.weights - each.point.weights)
+            passed = float(change @ likely @ way) / max(whole, 1e-300)
+            there = np.linalg.solve(each.point.turn.T, self.point.turn.T @ change)
+            noise = math.sqrt(2) * each.curvature_noise * float(there @ there)
+            then = float(there @ each.curvature @ there) - noise
+            if passed > _PASSED and then > now:
+                fades = max(fades, math.log(then / max(now, 1e-300)) / passed)
+        if not fades:
+            return self
+        left = ENDLESS if fades >= 1 else -math.log1p(-fades) / fades - 1
+        return replace(self, left=min(max(left, BENT), ENDLESS))
 
     def beside(self, earlier: ScoreStep, moved: float) -> ScoreStep:
         """Return the step with a score in which an earlier one counts, as it is expected to be here.
@@ -330,7 +339,7 @@ def next_point(
         values, vectors = np.linalg.eigh(likely / middle)
         # along axes that noise hides a turn would follow the noise; beyond, anything is possible
         most = 20.0 if step.curvature_noise else 1e12
-        flat = values * middle <= step._axes[2] * (1 + 1e-9) if not step.curvature_noise else values < 0
+        flat = values * middle <= 2 * step._axes[3]
         values = np.where(flat, 1.0, np.clip(values, 1 / most, most))
         turn = (vectors / np.sqrt(values)) @ vectors.T @ turn
         bend = max(middle / step.count, 1e-300)
@@ -341,7 +350,7 @@ def next_point(
         beyond = step.lengths.beyond(bound, falls) if lengths else beyond
     curve = _curve(width, bend, point.uneven, noise, step.count) / math.sqrt(max(step.blocks, 1))
     edges = edges_around(size * math.sqrt(width)) if lengths else ()
-    found = Point(weights, turn, size, bend, point.uneven, bound, curve, edges, beyond)
+    found = Point(weights, turn, size, bend, point.uneven, bound, curve, edges, beyond, noise == 0)
     return found, step.moved(change)
 
 
@@ -408,15 +417,22 @@ def for_predictions(step: ScoreStep, origin: Floats) -> tuple[Floats, float]:
     """Return weights to predict with, and which part of what was estimated they keep.
 
     Where noise is a good part of what they are away from the origin, where no feature counts, they are drawn
-    there as far as noise warrants (James and Stein), by the upper end of what noise may have made.
+    there as far as noise warrants (James and Stein), by the upper end of what noise may have made; and along
+    axes on which the curvature does not stand clear of noise.
     """
     estimate = step.point.weights + step.point.turn.T @ step.change
+    if not step.score_noise:
+        return estimate, 1.0
     away = np.linalg.solve(step.point.turn.T, estimate - origin)
-    likely, inverse = step.likely, step.inverse
+    values, vectors, edge, _ = step._axes
+    clear = np.maximum(1 - (_CLEAR * edge / np.maximum(values, edge)) ** 2, 0.0)
+    seen, likely = (vectors * clear) @ vectors.T, step.likely
     noise = step.score_noise**2 + step.curvature_left**2 * float(step.change @ step.change)
-    parts = noise * np.linalg.eigvalsh(inverse @ likely @ inverse)
+    parts = noise * clear**2 * np.maximum(values, edge) * step._inverses**2
     most = float(parts.sum()) + _SURE * math.sqrt(2 * float(parts @ parts))
-    kept = max(0.0, 1 - most / max(float(away @ likely @ away), 1e-300)) if most > 0 else 1.0
+    drawn = seen @ away
+    drawn = drawn * max(0.0, 1 - most / max(float(drawn @ likely @ drawn), 1e-300))
+    kept = math.sqrt(float(drawn @ likely @ drawn) / max(float(away @ likely @ away), 1e-300))
     if kept >= _KEPT:
         return estimate, 1.0
-    return origin + kept * (step.point.turn.T @ away), kept
+    return origin + step.point.turn.T @ drawn, kept

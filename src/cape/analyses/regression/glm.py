@@ -41,7 +41,8 @@ from cape.stats.score_steps import Point, ScoreStep
 __all__ = ["GLM"]
 
 LARGEST_OFFSET = 20.0
-_BINARY, _OTHERS = 16.0, 30.0  # the largest deviance of a row that counts; of numbers, in typical ones
+# The largest deviance of a row that counts; of numbers, in typical ones, with noise and without.
+_BINARY, _OTHERS, _EXACT = 16.0, 30.0, 1000.0
 CHOICES = ("multinomial", "ordinal")
 
 
@@ -211,7 +212,10 @@ class GLM(ScoreRegression):
         return replace(block, offset=self.offset is not None, weighted=self.weights is not None)
 
     def _most_deviance(self, point: Point, family: Family) -> float:
-        return _BINARY if family.binary else _OTHERS * max(1.0, (point.size / point.bend**0.5) ** 2)
+        if family.binary:
+            return _BINARY
+        typical = max(1.0, float(point.size / point.bend**0.5) ** 2)
+        return (_EXACT if point.exact else _OTHERS) * typical
 
     def _shift(self, marginals: Marginals | None, schema: Schema) -> float:
         if self.offset is None:

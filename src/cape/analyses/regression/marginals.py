@@ -97,7 +97,7 @@ class Marginals:
                 cap = caps == "auto" if isinstance(caps, str) else dict(caps).get(name, False)
                 numbers[name] = marginal(edges, counts, noise, cap=cap)
             else:
-                total = max(float(counts.sum()), 1.0)
+                total = max(float(counts.sum()), noise * math.sqrt(len(counts)), 1.0)
                 released[name] = np.asarray(counts, np.float64), noise
                 least = min(max(_RARE, noise / total), 1 / len(counts))
                 found = np.maximum(counts / total, least)
@@ -154,9 +154,14 @@ class Marginals:
         return mean, _white(x - mean)
 
     def target(self, name: str, ranks: int = 256) -> tuple[Floats, Floats]:
-        """Return likely targets and their probabilities."""
+        """Return likely targets and their probabilities, those of categories drawn to each other as far as
+        noise warrants (James and Stein)."""
         if name in self.shares:
-            return np.arange(len(self.shares[name]), dtype=float), self.shares[name]
+            shares, many = self.shares[name], len(self.shares[name])
+            apart = shares - 1 / many
+            of_noise = (many - 1) * self.doubts[name] ** 2
+            kept = max(0.0, 1 - of_noise / max(float(apart @ apart), 1e-300))
+            return np.arange(many, dtype=float), 1 / many + kept * apart
         places = (np.arange(ranks) + 0.5) / ranks
         return self.numbers[name].quantiles(places), np.full(ranks, 1 / ranks)
 

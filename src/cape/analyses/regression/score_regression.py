@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,6 +29,7 @@ from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Number, Schema
+from cape.data.schema import Column
 from cape.engine.arguments import features_of, joined
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.stats.estimates import Estimate
@@ -45,7 +46,7 @@ MARGINALS = 0.06  # the share of the first stage
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
-_HIDDEN = 0.5  # of a coefficient: from there on noise hides it
+_HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
 _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
@@ -365,6 +366,7 @@ class ScoreRegression(Analysis):
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))
+        steps[-1] = steps[-1].after(steps[:-1])
         return steps, marginals, design, family
 
     def _read(self, answer: Answer, block: Scores | Choices, point: Point) -> ScoreStep:
@@ -584,6 +586,7 @@ class ScoreRegression(Analysis):
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
     ) -> tuple[list[ScoreStep], Marginals | None, Design, Any]:
         """Return steps over typical rows, if the last one has this noise."""
+        schema = _crowded(schema, self._columns())
         talk, shares = self._steps(schema, neighbours), self.stages()
         public = rows if neighbours == "replace-one" and not schema.open else None
         planned = self.query(schema, neighbours)
@@ -616,6 +619,22 @@ class ScoreRegression(Analysis):
 def plain_design(design: Design) -> Design:
     """Return the design of features alone: without an intercept before them."""
     return replace(design, intercept=0.0, beside=())
+
+
+def _crowded(schema: Schema, columns: Sequence[str]) -> Schema:
+    """Return the schema with columns that lie within an SD of a bound crowding there, as counts do.
+
+    Where they lie decides on caps, which mean and SD alone do not.
+    """
+    changed: dict[str, Column] = {}
+    for name in columns:
+        column = schema[name]
+        if not isinstance(column, Number) or column.expected is None or column.expected.form != "smooth":
+            continue
+        mean, sd = column.expected.mean, column.expected.sd
+        if min(mean - column.low, column.high - mean) < sd:
+            changed[name] = replace(column, expected=column.expected.taking("crowded"))
+    return schema.changed(changed)
 
 
 def _typical_turn(design: Design, schema: Schema) -> Floats:

@@ -300,10 +300,30 @@ def test_perfect_separation_has_wide_intervals():
         .with_columns(ill=pl.when(pl.col("a") > 0).then(pl.lit("yes")).otherwise(pl.lit("no")))
     )
     for link in ("logit", "probit", "cloglog"):
-        slope = released(GLM("ill", ["a", "b"], "binomial", link), frame, "pooled", 3.0).estimates[1]
-        low, high = slope.interval()
-        assert high - low > 2.0
-        assert high > 5.0
+        for scheme in ("pooled", "cape"):
+            low, high = released(GLM("ill", ["a", "b"], "binomial", link), frame, scheme, 3.0).interval()["a"]
+            assert high - low > 2.0
+            assert high > 5.0
+
+
+def test_a_feature_that_separates_two_categories_is_said_to():
+    frame = (
+        people()
+        .head(900)
+        .with_columns(ill=pl.when(pl.col("a") > 0).then(pl.lit("yes")).otherwise(pl.lit("no")))
+    )
+    parts = {"s": frame[::2], "t": frame[1::2]}
+    for scheme, said in (
+        ("none", "log-odds grow with every step"),
+        ("pooled", "not converged|with every step"),
+    ):
+        consortium = Consortium(
+            parts, SCHEMA, Budget(3.0, 1e-6), colluding=0, stream=SecureStream(b"\x07" * 32)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            with pytest.warns(TooNoisyWarning, match=said):
+                consortium.release(GLM("ill", ["a", "b"], "binomial"), 1.0, scheme=scheme)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_without_noise_steps_go_on_until_nothing_changes():
     for high in (60, 500):
         schema = Schema(x=Number(0, high, missing=False), y=Number(0, 200, missing=False))
         release, said = released(GLM("y", ["x"], "poisson", cap="none"), {"x": x, "y": y}, schema)
-        assert list(release.value.values()) == pytest.approx(known.params, abs=1e-5)
+        assert list(release.value.values()) == pytest.approx(known.params, abs=5e-5)  # cells are rounded
         assert not said
         assert release.model.rounds > 5
     schema = Schema(x=Number(0, 60, missing=False), y=Number(0, 200, missing=False))
@@ -172,7 +172,7 @@ def test_the_variance_of_a_gaussian_family_is_that_of_residuals():
     schema = Schema(x=Number(-3, 3, missing=False), y=Number(-10, 40, missing=False))
     known = sm.OLS(y, sm.add_constant(x)).fit()
     exact = released(GLM("y", ["x"], cap="none"), {"x": x, "y": y}, schema)[0].model.dispersion
-    assert exact.value == pytest.approx(known.scale, rel=0.01)  # a row counts up to 30 variances
+    assert exact.value == pytest.approx(known.scale, rel=1e-4)
     noisy = released(GLM("y", ["x"], cap="none"), {"x": x, "y": y}, schema, "cape", 2.0)[0].model.dispersion
     low, high = noisy.interval(1 - 1e-6)
     assert low < known.scale < high
