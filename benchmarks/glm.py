@@ -31,6 +31,7 @@ from cape import privacy
 from cape.analyses.regression.glm import GLM
 from cape.blocks import Choices, Counts, Sandwich, Scores
 from cape.blocks.block import Block
+from cape.blocks.scores import counted
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
@@ -221,7 +222,7 @@ class Rows:
         for each, unit in ((h, block.curve), (g * g, block.bound**2)):
             square = (u * each[:, None]).T @ u / unit
             found += [np.diag(square).copy(), square[np.triu_indices(len(square), 1)]]
-        found += [block.counted(lengths).astype(float)] if block.lengths else []
+        found += [counted(block.lengths, lengths).astype(float)] if block.lengths else []
         return found + ([np.array([told.sum()])] if block.deviance else [])
 
     def _choices(self, block: Choices, x: Floats) -> list[Floats]:

@@ -19,7 +19,7 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from cape import Budget, Consortium, privacy
 from cape.analyses import GLM
 from cape.analyses.regression.multinomial import rising
-from cape.analyses.regression.multinomial_query import both, choice_query
+from cape.analyses.regression.multinomial_query import choice_query, moved
 from cape.analyses.regression.score_query import Parts
 from cape.blocks import Choices, Design, Table
 from cape.blocks.units import Units
@@ -262,7 +262,7 @@ def test_two_rows_move_the_sums_as_far_as_they_are_said_to():
     block, (one, other) = furthest()
     query = choice_query(block, PARTS, "replace-one")
     assert query.sensitivity**2 == pytest.approx(4 + 2 * 0.5 + 2 * 0.7)
-    assert both(PARTS) == pytest.approx(query.sensitivity**2)
+    assert moved(PARTS, "replace-one") == pytest.approx(query.sensitivity)
     assert 0.998 < distance(query, ONE, one, other) / query.sensitivity <= 1
     added = choice_query(block, PARTS, "add-remove")
     assert 0.998 < distance(added, ONE, one, one.clear()) / added.sensitivity <= 1
