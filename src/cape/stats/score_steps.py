@@ -46,6 +46,7 @@ UNEVEN = 1.5  # SDs of curvatures in their mean: from there on that bound is lon
 EXACT_CURVE = 1e4  # the same where there is no noise
 DRIFT = 0.3  # how much a curvature changes as predictors change by an SD of 1
 FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, where curvature changes
+FAR = 2.0  # SDs of predictors that the last step moves: from 1 / FAR on it is left off by more
 BENT = 0.2  # of the last step: how far a curvature that changes may leave it off
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
 ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
@@ -396,7 +397,8 @@ def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
     one = np.eye(step.width)
     square = float(change @ change)
     noise = step.score_noise**2 + step.curvature_left**2 * square
-    left = max(step.left, bent) * (back @ change) if step.curved else np.zeros(step.width)
+    far = max(1.0, FAR * step.moved(change))
+    left = max(step.left, bent * far) * (back @ change) if step.curved else np.zeros(step.width)
     weights, pull = point.weights + back @ change, back @ step.pull @ np.linalg.inv(back)
     if not step.curvature_noise:  # of all weights that fit the same, those that are least
         way = back @ step.flat / possible[:, None]

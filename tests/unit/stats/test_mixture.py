@@ -25,9 +25,9 @@ def test_a_mixture_of_one_is_normal(value, error, level):
 def test_each_end_leaves_half_of_the_rest_outside(parts, level):
     mixture = Mixture(*map(tuple, zip(*parts, strict=True)))
     low, high = mixture(level)
-    assert mixture.below(low) == pytest.approx((1 - level) / 2, abs=1e-4)
-    assert mixture.below(high) == pytest.approx((1 + level) / 2, abs=1e-4)
-    assert mixture.p_value(low) == pytest.approx(1 - level, abs=2e-4)
+    assert mixture.below(low) == pytest.approx((1 - level) / 2, abs=2e-3)
+    assert mixture.below(high) == pytest.approx((1 + level) / 2, abs=2e-3)
+    assert mixture.p_value(low) == pytest.approx(1 - level, abs=4e-3)
 
 
 @given(VALUES, st.floats(-3, 3))
