@@ -3,8 +3,8 @@
 The axis has equal bins, of which the first and the last are halved toward the bounds: columns that crowd at
 a bound, as counts and amounts do, are seen as finely as others. Bins of noise alone are left out: what counts
 lies between the first and the last bin that stands out of noise by `ALONE` standard deviations, and beyond as
-far as several bins together stand out by `TOGETHER`; in bins with more rows than noise has. Numbers are taken
-to be evenly spread in each bin.
+far as several bins together stand out by `TOGETHER`, and as far as it takes for nearly all rows to be in between;
+in bins with more rows than noise has. Numbers are taken to be evenly spread in each bin.
 
 A cap is the quantile of `SHARE`, or of as many rows as noise could hide, if that is more; and there is none
 where the bound is within `NEAR` standard deviations of the mean anyway. Nothing that is proved depends on
@@ -69,13 +69,21 @@ def axis_edges(low: float, high: float) -> Floats:
 
 
 def marginal(
-    edges: Floats, counts: Floats, noise: float, *, cap: bool | tuple[float, float] = True
+    edges: Floats,
+    counts: Floats,
+    noise: float,
+    *,
+    cap: bool | tuple[float, float] = True,
+    rows: float | None = None,
 ) -> Marginal:
     """Return what these noisy counts of rows between edges say of a column.
 
-    `cap` says whether to choose caps, or where they are.
+    `cap` says whether to choose caps, or where they are; `rows` how many rows there are, if that is known.
     """
     first, last = _seen(counts, noise)
+    if rows is not None:
+        most = float(counts.sum()) + noise * math.sqrt(len(counts))  # some rows may miss the cell
+        first, last = _enough(counts, noise, first, last, min(rows, most))
     inside = (np.arange(len(counts)) >= first) & (np.arange(len(counts)) <= last)
     weights = np.where(inside & (counts > noise), counts, 0.0)
     if not weights.any():
@@ -132,6 +140,18 @@ def _together(counts: Floats, noise: float) -> int:
             reach = max(reach, int(clear[-1]) + window)
         window *= 2
     return reach
+
+
+def _enough(counts: Floats, noise: float, first: int, last: int, rows: float) -> tuple[int, int]:
+    """Return a wider range of bins, as far as it takes to hold as many rows as caps may leave, or noise hide."""
+    while (first, last) != (0, len(counts) - 1):
+        inside = float(counts[first : last + 1].sum()) + noise * math.sqrt(last + 1 - first)
+        if inside >= (1 - 2 * MOST_SHARE) * rows:
+            break
+        below = counts[max(first - 2, 0) : first].mean() if first else -math.inf
+        above = counts[last + 1 : last + 3].mean() if last + 1 < len(counts) else -math.inf
+        first, last = (first - 1, last) if below >= above else (first, last + 1)
+    return first, last
 
 
 def _quantile(edges: Floats, weights: Floats, rank: float) -> float:

@@ -87,7 +87,7 @@ class Marginals:
             if isinstance(column, Number):
                 edges = axis_edges(column.low, column.high)
                 cap = caps == "auto" if isinstance(caps, str) else dict(caps).get(name, False)
-                numbers[name] = marginal(edges, counts, noise, cap=cap)
+                numbers[name] = marginal(edges, counts, noise, cap=cap, rows=answer.rows)
             else:
                 total = max(float(counts.sum()), noise * math.sqrt(len(counts)), 1.0)
                 least = min(max(_RARE, noise / total), 1 / len(counts))
