@@ -31,6 +31,7 @@ from cape import privacy
 from cape.analyses.regression.glm import GLM
 from cape.blocks import Choices, Counts, Sandwich, Scores
 from cape.blocks.block import Block
+from cape.blocks.scores import counted
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
@@ -221,21 +222,23 @@ class Rows:
         for each, unit in ((h, block.curve), (g * g, block.bound**2)):
             square = (u * each[:, None]).T @ u / unit
             found += [np.diag(square).copy(), square[np.triu_indices(len(square), 1)]]
-        found += [block.counted(lengths).astype(float)] if block.lengths else []
+        found += [counted(block.lengths, lengths).astype(float)] if block.lengths else []
         return found + ([np.array([told.sum()])] if block.deviance else [])
 
     def _choices(self, block: Choices, x: Floats) -> list[Floats]:
-        u, places = block.centred(np.array(block.turn) @ x), self._y.astype(int)
-        chance, g = block.likely(x)
-        v = block.weight(chance, g, u, None)
-        s = v * block.score(np.take_along_axis(g, places[None, None], axis=0)[0], u)
-        curvature = np.zeros((block.size, block.size))
-        for part, each in zip(chance, g, strict=True):
-            z = np.sqrt(v * part) * block.score(each, u)
-            curvature += z @ z.T / block.curve
-        own = np.take_along_axis(chance, places[None], axis=0)[0]
-        told = np.minimum(-2 * np.log(own) / block.deviance, 1.0).sum()
-        return _arrays(x.shape[1], s.sum(axis=1) / block.bound, curvature, s @ s.T / block.bound**2, told)
+        rows = block.at(x, self._y.astype(int), None, 1.0)
+        lengths = np.linalg.norm(rows.scores, axis=1)
+        s = rows.scores * np.minimum(1, block.bound / lengths)[:, None]
+        norms = np.linalg.norm(rows.roots @ rows.roots.transpose(0, 2, 1), axis=(1, 2))
+        z = rows.roots * np.sqrt(np.minimum(1, block.curve / norms))[:, None, None]
+        z = z.reshape(-1, block.size)
+        deviance = block.shortened(rows.deviance).sum()
+        found = _arrays(
+            len(s), s.sum(axis=0) / block.bound, z.T @ z / block.curve, s.T @ s / block.bound**2, deviance
+        )
+        if block.lengths:
+            found.insert(-1, np.histogram(lengths, [-1, *block.lengths, math.inf])[0].astype(float))
+        return found
 
 
 def _arrays(rows: int, score: Floats, curvature: Floats, spread: Floats, told: float) -> list[Floats]:

@@ -31,7 +31,16 @@ from cape.core.errors import InvalidInput
 from cape.data.schema import Number, Schema
 from cape.noise import exact_products
 
-__all__ = ["Scores", "along", "check_bounds", "check_entries"]
+__all__ = [
+    "ScoreSums",
+    "Scores",
+    "along",
+    "check_bounds",
+    "check_clips",
+    "check_entries",
+    "counted",
+    "score_arrays",
+]
 
 _LARGEST = 1e100  # of weights, and of bounds of targets and offsets
 _SMALLEST = 1e-200  # of what rows are clipped at: divided by the longest of them, it is not 0
@@ -97,24 +106,8 @@ class Scores(VectorBlock):
             check_bounds(schema, name)
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
-        for name, value in (("bound", self.bound), ("curve", self.curve)):
-            check.real(name, value, least=_SMALLEST, most=_LARGEST)
-        check.real("deviance", self.deviance, least=0.0, most=_LARGEST)
-        if len(self.lengths) > _MOST_LENGTHS or list(self.lengths) != sorted(set(self.lengths)):
-            raise InvalidInput(f"lengths of scores need at most {_MOST_LENGTHS} edges that rise")
-        check_entries("lengths", self.lengths, _LARGEST)
-        pairs = width * (width - 1) // 2
-        return (
-            Array("count", (1,), 0),
-            Array("score", (width,), T_BITS),
-            *(
-                Array(name, (size,), 2 * T_BITS)
-                for what in ("curvature", "spread")
-                for name, size in ((f"{what} square", width), (f"{what} cross", pairs))
-            ),
-            *([Array("lengths", (len(self.lengths) + 1,), 0)] if self.lengths else []),
-            *([Array("deviance", (1,), T_BITS)] if self.deviance else []),
-        )
+        check_clips(self.bound, self.curve, self.deviance, self.lengths)
+        return score_arrays(width, self.lengths, self.deviance)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """The sums of typical rows whose target does not depend on their features, with usual offsets and
@@ -142,7 +135,7 @@ class Scores(VectorBlock):
                 sums[place] += np.diagonal(total)
                 sums[place + 1] += total[above]
             if self.lengths:
-                sums[6] += chance * self.counted(lengths) / len(u)
+                sums[6] += chance * counted(self.lengths, lengths) / len(u)
             if self.deviance:
                 sums[-1] += chance * float(deviance.mean())
         return tuple(rows * each for each in sums)
@@ -175,23 +168,47 @@ class Scores(VectorBlock):
             g, h, deviance = share * g, share * h, share * deviance
         return g, h, np.abs(g) * length, deviance
 
-    def counted(self, lengths: Floats) -> Integers:
-        """Return how many scores fall into each bin of lengths."""
-        places = np.searchsorted(np.array(self.lengths), lengths, side="right")
-        return np.bincount(places, minlength=len(self.lengths) + 1).astype(np.int64)
-
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
 
 
-class _Scores:
-    def __init__(self, block: Scores, run: Pass) -> None:
-        width = len(block.weights)
-        self._block, self._schema = block, run.schema
-        self._count = np.zeros(1, np.int64)
-        self._lengths = np.zeros(len(block.lengths) + 1, np.int64)
+class ScoreSums:
+    """Sums of clipped scores of so many entries with what goes with them, part by part."""
+
+    def __init__(self, width: int, edges: tuple[float, ...], deviance: float, run: Pass) -> None:
+        self._edges, self._with_deviance = edges, deviance > 0
+        self._count, self._lengths = np.zeros(1, np.int64), np.zeros(len(edges) + 1, np.int64)
         self._score, self._deviance = run.total(width), run.total(1)
         self._curvature, self._spread = run.total(width, width), run.total(width, width)
+
+    def put(self, scores: Integers, roots: Integers, lengths: Floats, deviance: Floats) -> None:
+        """Add rows: their scores, the roots of their curvature, one or several a row, and the others."""
+        self._count += len(scores)
+        self._score.add(scores.sum(axis=0))
+        self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
+        self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
+        if self._edges:
+            self._lengths += counted(self._edges, lengths)
+        if self._with_deviance:
+            self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
+
+    def result(self) -> Sums:
+        """Return the sums as `score_arrays` has them."""
+        above = np.triu_indices(self._score.size, 1)
+        found = [self._count, self._score.result()]
+        for total in (self._curvature.result(), self._spread.result()):
+            found += [np.diagonal(total).copy(), total[above]]
+        if self._edges:
+            found.append(self._lengths)
+        if self._with_deviance:
+            found.append(self._deviance.result())
+        return tuple(found)
+
+
+class _Scores(ScoreSums):
+    def __init__(self, block: Scores, run: Pass) -> None:
+        super().__init__(len(block.weights), block.lengths, block.deviance, run)
+        self._block, self._schema = block, run.schema
 
     def add(self, part: Part) -> None:
         block, rows = self._block, part.vectors(self._block.design)
@@ -209,30 +226,44 @@ class _Scores:
         g, h, lengths, deviance = block.at(eta, y, u, share)
         scores = clip_rows((g * u).T, block.bound, nearest=True)
         roots = clip_rows((np.sqrt(h) * u).T, math.sqrt(block.curve), nearest=True)
-        self._count += rows.count
-        self._score.add(scores.sum(axis=0))
-        self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
-        self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
-        if block.lengths:
-            self._lengths += block.counted(lengths)
-        if block.deviance:
-            self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
+        self.put(scores, roots, lengths, deviance)
 
     def _number(self, name: str, steps: Floats) -> Floats:
         """Return a column in its own unit."""
         column = self._schema.number(name)
         return column.middle + column.half / ONE * steps
 
-    def result(self) -> Sums:
-        above = np.triu_indices(len(self._block.weights), 1)
-        found = [self._count, self._score.result()]
-        for total in (self._curvature.result(), self._spread.result()):
-            found += [np.diagonal(total).copy(), total[above]]
-        if self._block.lengths:
-            found.append(self._lengths)
-        if self._block.deviance:
-            found.append(self._deviance.result())
-        return tuple(found)
+
+def score_arrays(width: int, edges: tuple[float, ...], deviance: float) -> tuple[Array, ...]:
+    """Return the arrays of clipped scores of so many entries, and of what goes with them."""
+    pairs = width * (width - 1) // 2
+    return (
+        Array("count", (1,), 0),
+        Array("score", (width,), T_BITS),
+        *(
+            Array(name, (size,), 2 * T_BITS)
+            for what in ("curvature", "spread")
+            for name, size in ((f"{what} square", width), (f"{what} cross", pairs))
+        ),
+        *([Array("lengths", (len(edges) + 1,), 0)] if edges else []),
+        *([Array("deviance", (1,), T_BITS)] if deviance else []),
+    )
+
+
+def check_clips(bound: float, curve: float, deviance: float, edges: tuple[float, ...]) -> None:
+    """Raise `InvalidInput` unless rows can be clipped, and lengths be counted, like this."""
+    for name, value in (("bound", bound), ("curve", curve)):
+        check.real(name, value, least=_SMALLEST, most=_LARGEST)
+    check.real("deviance", deviance, least=0.0, most=_LARGEST)
+    if len(edges) > _MOST_LENGTHS or list(edges) != sorted(set(edges)):
+        raise InvalidInput(f"lengths of scores need at most {_MOST_LENGTHS} edges that rise")
+    check_entries("lengths", edges, _LARGEST)
+
+
+def counted(edges: tuple[float, ...], lengths: Floats) -> Integers:
+    """Return how many lengths fall into each bin between these edges."""
+    places = np.searchsorted(np.array(edges), lengths, side="right")
+    return np.bincount(places, minlength=len(edges) + 1).astype(np.int64)
 
 
 def check_bounds(schema: Schema, name: str) -> None:

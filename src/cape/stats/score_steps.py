@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cape.core.arrays import Floats
-from cape.stats.matrices import nearest_positive, shrunk, spectral
+from cape.stats.matrices import nearest_positive, shrunk, shrunk_blocks, spectral, symmetric_root
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
 __all__ = ["ENDLESS", "Errors", "Point", "ScoreStep", "errors", "for_predictions", "next_point"]
@@ -97,11 +97,15 @@ class Point:
         uneven: float = 0.0,
         noise: float,
         count: float,
+        blocks: int = 1,
     ) -> Point:
-        """Return where to ask first; `noise` is that of a sum whose rows are at most 1 long."""
+        """Return where to ask first; `noise` is that of a sum whose rows are at most 1 long.
+
+        With several blocks the curvature of a row is that of several directions.
+        """
         width = len(weights)
         length = size * math.sqrt(width)
-        curve = _curve(width, bend, uneven, noise, count)
+        curve = _curve(width, bend, uneven, noise, count) / math.sqrt(max(blocks, 1))
         edges = edges_around(length)
         return cls(weights, turn, size, bend, uneven, FIRST_BOUND * length, curve, edges, exact=noise == 0)
 
@@ -124,6 +128,10 @@ class ScoreStep:
         curvature_noise, spread_noise: above the diagonal; sqrt 2 times that on it.
         curved: whether the curvature changes with the weights.
         left: how far the step may end from where scores add up to 0, in its own length.
+        blocks: how many predictors of the same features there are, whose curvatures are shrunk toward each
+            other; what that leaves of noise counts. With 0 all noise counts.
+        expected: what is known of the curvature beforehand, per row and in units of `bend`, toward which it
+            is shrunk; None for the identity.
     """
 
     point: Point
@@ -139,6 +147,8 @@ class ScoreStep:
     deviance: float = math.nan
     deviance_noise: float = math.nan
     left: float = BENT
+    blocks: int = 0
+    expected: Floats | None = None
 
     @property
     def width(self) -> int:
@@ -154,7 +164,11 @@ class ScoreStep:
         if self.curved:
             noise = math.hypot(noise, DRIFT * min(moved, 1.0) * self.count * self.point.bend)
         here, there = self.curvature_noise**-2, max(noise, 1e-300) ** -2
-        mixed = (here * self.curvature + there * (turn @ earlier.curvature @ turn.T)) / (here + there)
+        before = turn @ earlier.curvature @ turn.T
+        if self.expected is not None:
+            root = symmetric_root(self.expected)
+            before = root @ before @ root
+        mixed = (here * self.curvature + there * before) / (here + there)
         return replace(self, curvature=mixed, curvature_noise=(here + there) ** -0.5)
 
     def after(self, earlier: Sequence[ScoreStep]) -> ScoreStep:
@@ -207,15 +221,47 @@ class ScoreStep:
         return self.left >= ENDLESS
 
     @property
+    def _shrunk(self) -> tuple[Floats, float, float]:
+        """The likely curvature, the noise that counts in it, and the noise that may hide it."""
+        whole = self.curvature_noise
+        if not whole:
+            return self.curvature, 0.0, 0.0
+        if not self.blocks and self.expected is None:
+            likely, kept = shrunk(self.curvature, whole)
+            kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
+            return likely, whole, kept * whole
+        likely, left = self._toward(self.curvature, whole, self.count * self.point.bend)
+        return likely, left, left
+
+    def _toward(self, matrix: Floats, noise: float, size: float) -> tuple[Floats, float]:
+        """Return a matrix that was expected to be the expected one of this size, and the noise left in it."""
+        one = np.eye(self.width)
+        apart = 0 * one if self.expected is None else size * (self.expected - one)
+        found, left = shrunk_blocks(matrix - apart, noise, max(self.blocks, 1))
+        return nearest_positive(found + apart), left
+
+    @property
+    def likely_spread(self) -> Floats:
+        """The spread that is likely, positive."""
+        spread = self.spread
+        if self.spread_noise and not self.blocks and self.expected is None:
+            spread = shrunk(spread, self.spread_noise)[0]
+        elif self.spread_noise:
+            spread = self._toward(spread, self.spread_noise, float(np.trace(spread)) / self.width)[0]
+        return nearest_positive((spread + spread.T) / 2)
+
+    @property
+    def curvature_left(self) -> float:
+        """The noise that counts in the likely curvature."""
+        return self._shrunk[1]
+
+    @property
     def _axes(self) -> tuple[Floats, Floats, float, float]:
         """Eigenvalues and axes of the likely curvature, below which one noise hides it, and rounding."""
-        likely, kept = self.curvature, 1.0
-        if self.curvature_noise:
-            likely, kept = shrunk(likely, self.curvature_noise)
-        kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
+        likely, _, noise = self._shrunk
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
         flat = max(_FLAT * float(values[-1]), _ROUNDED * self.point.curve * self.count, 1e-300)
-        edge = _HIDDEN * spectral(self.width, kept * self.curvature_noise)
+        edge = _HIDDEN * spectral(self.width, noise)
         return values, vectors, edge + flat, flat
 
     @property
@@ -302,7 +348,7 @@ def next_point(
         beyond = step.lengths.best(noise, width, falls)
         bound = max(beyond.bound, bound) if lengths else beyond.bound
         beyond = step.lengths.beyond(bound, falls) if lengths else beyond
-    curve = _curve(width, bend, point.uneven, noise, step.count)
+    curve = _curve(width, bend, point.uneven, noise, step.count) / math.sqrt(max(step.blocks, 1))
     edges = edges_around(size * math.sqrt(width)) if lengths else ()
     found = Point(weights, turn, size, bend, point.uneven, bound, curve, edges, beyond, noise == 0)
     return found, step.moved(change)
@@ -338,8 +384,7 @@ def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
     """
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
-    spread = shrunk(step.spread, step.spread_noise)[0] if step.spread_noise else step.spread
-    spread = nearest_positive((spread + spread.T) / 2)
+    spread = step.likely_spread
     trace = float(np.trace(spread))
     shape = spread / trace if trace > 0 else np.eye(step.width) / step.width
     back = point.turn.T
@@ -350,7 +395,7 @@ def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
 
     one = np.eye(step.width)
     square = float(change @ change)
-    noise = step.score_noise**2 + step.curvature_noise**2 * square
+    noise = step.score_noise**2 + step.curvature_left**2 * square
     left = max(step.left, bent) * (back @ change) if step.curved else np.zeros(step.width)
     weights, pull = point.weights + back @ change, back @ step.pull @ np.linalg.inv(back)
     if not step.curvature_noise:  # of all weights that fit the same, those that are least
@@ -382,7 +427,7 @@ def for_predictions(step: ScoreStep, origin: Floats) -> tuple[Floats, float]:
     values, vectors, edge, _ = step._axes
     clear = np.maximum(1 - (_CLEAR * edge / np.maximum(values, edge)) ** 2, 0.0)
     seen, likely = (vectors * clear) @ vectors.T, step.likely
-    noise = step.score_noise**2 + step.curvature_noise**2 * float(step.change @ step.change)
+    noise = step.score_noise**2 + step.curvature_left**2 * float(step.change @ step.change)
     parts = noise * clear**2 * np.maximum(values, edge) * step._inverses**2
     most = float(parts.sum()) + _SURE * math.sqrt(2 * float(parts @ parts))
     drawn = seen @ away

@@ -17,8 +17,6 @@ SCHEMA = cape.Schema(
 )
 COX = {"time": "years", "event": "died", "features": ["x"]}
 CAUTIOUS = {
-    "multinomial": cape.GLM("stage", ["x"], family="multinomial"),
-    "ordinal": cape.GLM("stage", ["x"], family="ordinal"),
     "weibull": cape.SurvivalRegression(**COX),
     "mixed": cape.MixedModel("y", ["x"]),
 }
@@ -28,6 +26,8 @@ PLAIN = {
         for family in ("gaussian", "poisson", "gamma", "negative-binomial")
     },
     "probit": cape.GLM("ill", ["x"], family="binomial", link="probit"),
+    "multinomial": cape.GLM("stage", ["x"], family="multinomial"),
+    "ordinal": cape.GLM("stage", ["x"], family="ordinal"),
     "cox": cape.Cox(**COX),
     "logistic": cape.LogisticRegression("ill", ["x"]),
     "glm logistic": cape.GLM("ill", ["x"], family="binomial"),

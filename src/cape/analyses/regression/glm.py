@@ -23,7 +23,7 @@ from cape.analyses.regression.diagnostics import (
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.glm_model import GLMModel
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
-from cape.analyses.regression.marginals import Marginals
+from cape.analyses.regression.marginals import Marginals, weight_share
 from cape.analyses.regression.multinomial import ChoiceRegression
 from cape.analyses.regression.score_regression import Fitted, ScoreRegression, score_arguments
 from cape.blocks import Design, Scores
@@ -161,6 +161,7 @@ class GLM(ScoreRegression):
             rounds=self.rounds,
             intercept=self.intercept,
             norm=self.norm,
+            cap=self.cap,
         )
 
     @property
@@ -207,6 +208,7 @@ class GLM(ScoreRegression):
 
     def _block(self, point: Point, design: Design, family: Family, marginals: Marginals | None) -> Scores:
         block = super()._block(point, design, family, marginals)
+        assert isinstance(block, Scores)
         return replace(block, offset=self.offset is not None, weighted=self.weights is not None)
 
     def _most_deviance(self, point: Point, family: Family) -> float:
@@ -225,18 +227,16 @@ class GLM(ScoreRegression):
     def _share(self, marginals: Marginals | None, schema: Schema) -> float:
         if self.weights is None:
             return 1.0
+        if marginals is not None:
+            return marginals.share(self.weights)
         column = schema.number(self.weights)
-        mean = Shape(column).expected.mean if marginals is None else marginals.numbers[self.weights].mean
-        return min(max(mean / column.high, 1e-6), 1.0)
+        return weight_share(Shape(column).expected.mean, column.high)
 
     def _moved(self, schema: Schema) -> float:
         return 2 * schema.number(self.target).half if self.link == "identity" else super()._moved(schema)
 
     def _middle(self, schema: Schema) -> float:
         return schema.number(self.target).middle if self.link == "identity" else 0.0
-
-    def stages(self) -> tuple[float, ...]:
-        return super().stages() if self._made is None else self._made.stages()
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         self._check(schema)
@@ -329,5 +329,4 @@ class GLM(ScoreRegression):
             f"{what} {name}" for what, name in (("offset", self.offset), ("weights", self.weights)) if name
         ]
         of = f"{of}, with {joined(beside)}" if beside else of
-        steps = self.steps if self._made is None else self._made.steps
-        return f"{of}, in {count(steps, 'step')}"
+        return f"{of}, in {count(self.steps, 'step')}"

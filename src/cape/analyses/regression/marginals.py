@@ -25,7 +25,7 @@ from cape.data import Category, Number, Schema
 from cape.engine.query import Answer, Neighbours, Query
 from cape.stats.capping import Marginal, axis_edges, marginal
 
-__all__ = ["Cap", "Marginals", "checked_cap", "marginals_query"]
+__all__ = ["Cap", "Marginals", "checked_cap", "marginals_query", "weight_share", "whitening"]
 
 Cap = Literal["auto", "none"] | tuple[tuple[str, tuple[float, float]], ...]
 """Where columns are cut: at released quantiles, nowhere, or where people say."""
@@ -69,12 +69,19 @@ def marginals_query(columns: Sequence[str], schema: Schema, neighbours: Neighbou
 
 @dataclass(frozen=True)
 class Marginals:
-    """Numbers as they were released, and the shares of the values of categories."""
+    """Numbers as they were released, and the values of categories.
+
+    Attributes:
+        shares: of each value, none of them nearly 0.
+        doubts: the noise in a share.
+        counts: of each value, as they were released, with their noise.
+    """
 
     schema: Schema
     numbers: Mapping[str, Marginal]
     shares: Mapping[str, Floats]
     doubts: Mapping[str, float]
+    counts: Mapping[str, tuple[Floats, float]]
 
     @classmethod
     def of(cls, answer: Answer, columns: Sequence[str], caps: Cap) -> Marginals:
@@ -82,6 +89,7 @@ class Marginals:
         numbers: dict[str, Marginal] = {}
         shares: dict[str, Floats] = {}
         doubts: dict[str, float] = {}
+        released: dict[str, tuple[Floats, float]] = {}
         for name, (counts,), (noise,) in zip(columns, answer.sums, answer.noise, strict=True):
             column = answer.schema[name]
             if isinstance(column, Number):
@@ -90,10 +98,11 @@ class Marginals:
                 numbers[name] = marginal(edges, counts, noise, cap=cap, rows=answer.rows)
             else:
                 total = max(float(counts.sum()), noise * math.sqrt(len(counts)), 1.0)
+                released[name] = np.asarray(counts, np.float64), noise
                 least = min(max(_RARE, noise / total), 1 / len(counts))
                 found = np.maximum(counts / total, least)
                 shares[name], doubts[name] = found / found.sum(), noise / total
-        return cls(answer.schema, numbers, shares, doubts)
+        return cls(answer.schema, numbers, shares, doubts, released)
 
     def cut(self, names: Sequence[str]) -> tuple[tuple[str, Number], ...]:
         """Return narrower bounds for these columns, where there are caps."""
@@ -136,19 +145,7 @@ class Marginals:
 
     def turn(self, design: Design, schema: Schema) -> Floats:
         """Return what makes entries of such rows uncorrelated, with a mean square of 1."""
-        x = self.rows(design, schema)
-        start = 1 if design.intercept else 0
-        part = x[:, start:]
-        mean = part.mean(axis=0) if start else np.zeros(part.shape[1])
-        white = _white(part - mean)
-        if not start:
-            return np.asarray(white)
-        constant = float(x[0, 0])
-        turn = np.zeros((x.shape[1], x.shape[1]))
-        turn[0, 0] = 1 / constant
-        turn[1:, 1:] = white
-        turn[1:, 0] = -white @ mean / constant
-        return turn
+        return whitening(self.rows(design, schema), constant=bool(design.intercept))
 
     def centred(self, design: Design, schema: Schema) -> tuple[Floats, Floats]:
         """Return the mean of such rows, and what whitens them about it."""
@@ -167,6 +164,34 @@ class Marginals:
             return np.arange(many, dtype=float), 1 / many + kept * apart
         places = (np.arange(ranks) + 0.5) / ranks
         return self.numbers[name].quantiles(places), np.full(ranks, 1 / ranks)
+
+    def share(self, weights: str) -> float:
+        """Return how much a row typically counts, if this column weights rows."""
+        return weight_share(self.numbers[weights].mean, self.schema.number(weights).high)
+
+
+def weight_share(mean: float, high: float) -> float:
+    """Return how much a row counts whose weight is this, beside the largest."""
+    return min(max(mean / high, 1e-6), 1.0)
+
+
+def whitening(x: Floats, *, constant: bool) -> Floats:
+    """Return what makes entries of these rows uncorrelated, with a mean square of 1.
+
+    `constant` says that the first entry is the same in all rows; others are then centred.
+    """
+    start = 1 if constant else 0
+    part = x[:, start:]
+    mean = part.mean(axis=0) if start else np.zeros(part.shape[1])
+    white = _white(part - mean)
+    if not start:
+        return np.asarray(white)
+    first = float(x[0, 0])
+    turn = np.zeros((x.shape[1], x.shape[1]))
+    turn[0, 0] = 1 / first
+    turn[1:, 1:] = white
+    turn[1:, 0] = -white @ mean / first
+    return turn
 
 
 def _white(x: Floats) -> Floats:

@@ -22,7 +22,7 @@ from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, checked_cap, marginals_query
 from cape.analyses.regression.score_query import Parts, check_few, score_query
-from cape.blocks import Design, Scores, typical
+from cape.blocks import Choices, Design, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
 from cape.core import check
@@ -37,7 +37,7 @@ from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
 from cape.stats.score_steps import Errors, Point, ScoreStep, errors, for_predictions, next_point
 
-__all__ = ["Fitted", "ScoreRegression", "score_arguments", "warn"]
+__all__ = ["Fitted", "Named", "ScoreRegression", "plain_design", "score_arguments", "warn"]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
@@ -74,19 +74,37 @@ def score_arguments(
 
 
 @dataclass(frozen=True)
+class Named:
+    """What the weights of a step stand for.
+
+    Attributes:
+        to: makes coefficients, in the columns' units, of weights.
+        labels: what the coefficients are called.
+        owners: which feature each belongs to; empty for none.
+        slopes: the label of each weight that belongs to a feature, by its place among the weights.
+    """
+
+    to: Floats
+    labels: tuple[str, ...]
+    owners: tuple[str, ...]
+    slopes: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What the steps say, in the columns' units.
 
     Attributes:
         units: between x and these units.
         steps: the steps, the last one last.
-        weights: of (1, x), to predict with.
-        kept: which part of the estimates these keep.
+        weights: of (1, x), to predict with; of several predictors a row for each.
+        estimated: the same, as they are estimated.
+        kept: which part of the estimates the weights to predict with keep.
         estimates: the intercept and the coefficients.
         joint: the same, with the covariances of their errors.
         limited: what was capped and shortened.
         means: released means of numeric columns, to two digits of their SDs.
-        hidden: which part of each coefficient noise hides.
+        hidden: which part of each slope noise hides, with its label.
         left: by how many standard errors steps that had not arrived may have left estimates off.
     """
 
@@ -94,12 +112,13 @@ class Fitted:
     steps: list[ScoreStep]
     marginals: Marginals | None
     weights: Floats
+    estimated: Floats
     kept: float
     estimates: tuple[Estimate, ...]
     joint: Joint
     limited: Limited
     means: tuple[tuple[str, float], ...]
-    hidden: Floats
+    hidden: tuple[tuple[str, float], ...]
     left: float
 
 
@@ -175,11 +194,13 @@ class ScoreRegression(Analysis):
         """Raise `InvalidInput` for a target that the regression does not fit."""
         raise NotImplementedError
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Family:
+    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Any:
         """Return the family of the next step."""
         raise NotImplementedError
 
-    def _block(self, point: Point, design: Design, family: Family, marginals: Marginals | None) -> Scores:
+    def _block(
+        self, point: Point, design: Design, family: Any, marginals: Marginals | None
+    ) -> Scores | Choices:
         """Return the scores to ask for at a point."""
         cap = None
         if marginals is not None and self.target in marginals.numbers:
@@ -196,6 +217,33 @@ class ScoreRegression(Analysis):
             self._most_deviance(point, family),
             cap=cap,
         )
+
+    def _asked(self, block: Scores | Choices, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the question for these scores."""
+        assert isinstance(block, Scores)
+        return score_query(block, parts, schema, neighbours)
+
+    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+        """Return by how much one row changes all of a step, without deviances."""
+        return parts.moved(neighbours)
+
+    def _blocks(self, schema: Schema) -> int:
+        """Return how many predictors of the same features there are, whose curvatures are likely alike.
+
+        0 for one predictor, of whose curvature all noise counts.
+        """
+        return 0
+
+    def _expected(
+        self, point: Point, before: Floats, marginals: Marginals, design: Design, schema: Schema
+    ) -> Floats | None:
+        """Return what the curvature at a point is expected to be, whose coordinates whiten it at the weights
+        before; None for the same."""
+        return None
+
+    def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
+        """Return these weights, or those nearest to them at which scores can be asked for."""
+        return weights
 
     def _most_deviance(self, point: Point, family: Family) -> float:
         """Return the largest deviance of a row that counts; 0 if none is asked for."""
@@ -221,7 +269,7 @@ class ScoreRegression(Analysis):
 
     def _begin(
         self, marginals: Marginals | None, schema: Schema, noise: float, count: float
-    ) -> tuple[Point, Design, Family]:
+    ) -> tuple[Point, Design, Any]:
         """Return where to ask first: every feature's coefficient 0, in whitened coordinates."""
         cut = () if marginals is None else marginals.cut(self._design().sources)
         design = self._design(cut, scores=True)
@@ -253,9 +301,9 @@ class ScoreRegression(Analysis):
         self._refuse(schema)
         point, design, family = self._supposed(schema)
         block = self._block(point, design, family, None)
-        return score_query(block, self._parts[-1], schema, neighbours)
+        return self._asked(block, self._parts[-1], schema, neighbours)
 
-    def _supposed(self, schema: Schema) -> tuple[Point, Design, Family]:
+    def _supposed(self, schema: Schema) -> tuple[Point, Design, Any]:
         """Return where the last question would be asked if nothing were known."""
         point, design, family = self._begin(None, schema, 0.01, 1e4)
         return point if self._parts[-1].lengths else replace(point, edges=()), design, family
@@ -277,7 +325,7 @@ class ScoreRegression(Analysis):
 
     def _steps(
         self, schema: Schema, neighbours: Neighbours
-    ) -> Generator[Query, Answer, tuple[list[ScoreStep], Marginals | None, Design, Family]]:
+    ) -> Generator[Query, Answer, tuple[list[ScoreStep], Marginals | None, Design, Any]]:
         self._refuse(schema)
         shares, parts, columns = self.stages(), self._parts, self._columns()
         asked = marginals_query(columns, schema, neighbours)
@@ -290,7 +338,7 @@ class ScoreRegression(Analysis):
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
 
         def noise(place: int) -> float:
-            return unit * parts[place].moved(neighbours) / math.sqrt(shares[place + 1])
+            return unit * self._change(parts[place], neighbours) / math.sqrt(shares[place + 1])
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
@@ -299,10 +347,11 @@ class ScoreRegression(Analysis):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
             block = self._block(point, design, family, marginals)
-            answer = yield score_query(block, part, schema, neighbours)
+            answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if steps and asked_of == family:
-                step = step.with_earlier(steps[-1], moved)
+                expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
+                step = replace(step, expected=expected).with_earlier(steps[-1], moved)
             asked_of = family
             steps.append(step)
             if i == len(parts) - 1 or step.settled:
@@ -311,6 +360,7 @@ class ScoreRegression(Analysis):
             point, moved = next_point(
                 step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
+            point = replace(point, weights=self._allowed(point.weights, step, schema))
             if i < len(parts) - 3:  # what a histogram of lengths says holds for one family
                 family = self._family(marginals, steps, schema)
         if len(parts) == 1 and step.lengths is not None:
@@ -319,7 +369,7 @@ class ScoreRegression(Analysis):
         steps[-1] = steps[-1].after(steps[:-1])
         return steps, marginals, design, family
 
-    def _read(self, answer: Answer, block: Scores, point: Point) -> ScoreStep:
+    def _read(self, answer: Answer, block: Scores | Choices, point: Point) -> ScoreStep:
         """Return what an answer holds."""
         _, score, square, cross, spread, beside, *more = answer.sums[0]
         _, score_noise, _, curvature_noise, _, spread_noise, *more_noise = answer.noise[0]
@@ -344,6 +394,7 @@ class ScoreRegression(Analysis):
             self._curved,
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
+            blocks=self._blocks(answer.schema),
         )
 
     @property
@@ -356,7 +407,7 @@ class ScoreRegression(Analysis):
         steps: list[ScoreStep],
         marginals: Marginals | None,
         design: Design,
-        family: Family,
+        family: Any,
         schema: Schema,
     ) -> AnalysisResult:
         """Return the model of what these steps say."""
@@ -372,23 +423,43 @@ class ScoreRegression(Analysis):
 
     def _possible(self, design: Design, schema: Schema) -> Floats:
         """Return the largest weights that are possible, if no column moves predictors further than that."""
-        units = Units(_plain(design), schema)
+        units = Units(plain_design(design), schema)
         moved = self._moved(schema)
         most = np.concatenate([[moved + abs(self._middle(schema))], largest(units, moved)])
         return np.asarray(np.linalg.pinv(self._frame(len(units.names)).T) @ most)
+
+    def _named(self, units: Units) -> Named:
+        """Return what weights stand for; without an intercept the first coefficient is not one."""
+        first = int(self.intercept)
+        return Named(
+            units.matrix @ self._frame(len(units.names)).T,
+            ("intercept", *units.names),
+            ("", *units.owners),
+            tuple((first + i, name) for i, name in enumerate(units.names)),
+        )
+
+    def _by_x(self, weights: Floats, units: Units) -> Floats:
+        """Return weights of (1, x)."""
+        return np.asarray(self._frame(len(units.names)).T @ weights)
+
+    @property
+    def _kept(self) -> slice:
+        """Which coefficients are estimates."""
+        return slice(0 if self.intercept else 1, None)
 
     def _fitted(
         self, steps: list[ScoreStep], marginals: Marginals | None, design: Design, schema: Schema
     ) -> Fitted:
         """Return the estimates with their errors."""
-        units = Units(_plain(design), schema)
-        frame = self._frame(len(units.names))
-        to = units.matrix @ frame.T  # from weights of a step to coefficients
+        units = Units(plain_design(design), schema)
+        named = self._named(units)
+        to = named.to
         found = errors(steps[-1], self._possible(design, schema))
-        values = to @ found.weights
+        weights = self._allowed(found.weights, steps[-1], schema)
+        values = to @ weights
         sampling = to @ found.sampling @ to.T
         privacy = to @ (found.noise + found.clipped + found.unsettled + found.hidden) @ to.T
-        labels = ("intercept", *units.names)
+        labels = named.labels
         estimates = tuple(
             Estimate(
                 label,
@@ -398,32 +469,33 @@ class ScoreRegression(Analysis):
             )
             for i, label in enumerate(labels)
         )
-        weights, kept = for_predictions(steps[-1], steps[0].point.weights)
-        if kept == 1.0:
-            weights = found.weights
-        some = slice(0 if self.intercept else 1, None)
+        predicting, share = for_predictions(steps[-1], steps[0].point.weights)
+        predicting = weights if share == 1.0 else self._allowed(predicting, steps[-1], schema)
+        kept = self._kept
         joint = Joint(
-            labels[some],
-            ((-math.inf, math.inf),) * len(labels[some]),
-            tuple(map(float, values[some])),
-            rows_of(privacy[some, some]),
-            rows_of(sampling[some, some]),
-            owners=("", *units.owners)[some],
+            labels[kept],
+            ((-math.inf, math.inf),) * len(labels[kept]),
+            tuple(map(float, values[kept])),
+            rows_of(privacy[kept, kept]),
+            rows_of(sampling[kept, kept]),
+            owners=named.owners[kept],
         )
         error = np.maximum(np.sqrt(np.maximum(np.diag(sampling + privacy), 0.0)), 1e-150)
         left = np.sqrt(np.maximum(np.diag(to @ found.unsettled @ to.T), 0.0)) / error
+        hidden = np.clip(np.abs(np.diag(found.pull)), 0.0, 1.0)
         return Fitted(
             units,
             steps,
             marginals,
-            np.asarray(frame.T @ weights),
-            kept,
+            self._by_x(predicting, units),
+            self._by_x(weights, units),
+            share,
             estimates,
             joint,
             self._limited(steps[-1], marginals, design, found, to, error, labels),
             () if marginals is None else marginals.means(design.sources),
-            np.clip(np.abs(np.diag(found.pull))[int(self.intercept) :], 0.0, 1.0),
-            float(left[some].max()),
+            tuple((label, float(hidden[place])) for place, label in named.slopes),
+            float(left[kept].max()),
         )
 
     def _limited(
@@ -449,16 +521,15 @@ class ScoreRegression(Analysis):
                 if name in marginals.numbers and any(marginals.numbers[name].capped)
             )
         )
-        kept = 0 if self.intercept else 1
         return Limited(
             capped,
             0.0 if beyond is None else beyond.rows,
-            tuple((label, float(each)) for label, each in zip(labels, moved, strict=True))[kept:],
+            tuple((label, float(each)) for label, each in zip(labels, moved, strict=True))[self._kept],
         )
 
     def _note(self, fitted: Fitted) -> str:
         """Return what the estimates are, with a warning where noise hides some or steps did not arrive."""
-        hidden, units, last = fitted.hidden, fitted.units, fitted.steps[-1]
+        hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
         if last.endless:
             warn(
                 f"{self.predictor} grow with every step, as where features separate rows with one target "
@@ -471,9 +542,10 @@ class ScoreRegression(Analysis):
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
                 "help"
             )
-        if hidden.size and hidden.max() >= _HIDDEN:
-            warn(unreliable(units.names, hidden, noise=last.curvature_noise > 0))
-            names = [name for name, part in zip(units.names, hidden, strict=True) if part >= _HIDDEN]
+        names = [name for name, part in hidden.items() if part >= _HIDDEN]
+        if names:
+            parts = np.array([*hidden.values()])
+            warn(unreliable([*hidden], parts, noise=last.curvature_noise > 0))
             return (
                 f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
                 f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
@@ -498,8 +570,7 @@ class ScoreRegression(Analysis):
         """Return the error of each coefficient beside sampling, after all steps over typical rows."""
         steps, marginals, design, _ = self._over_typical(schema, noise, rows, neighbours)
         fitted = self._fitted(steps, marginals, design, schema)
-        kept = fitted.estimates if self.intercept else fitted.estimates[1:]
-        return {each.label: each.privacy for each in kept}
+        return {each.label: each.privacy for each in fitted.estimates[self._kept]}
 
     def _steepest(self, schema: Schema) -> dict[str, float]:
         """Return how steep slopes can be."""
@@ -513,7 +584,7 @@ class ScoreRegression(Analysis):
 
     def _over_typical(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours
-    ) -> tuple[list[ScoreStep], Marginals | None, Design, Family]:
+    ) -> tuple[list[ScoreStep], Marginals | None, Design, Any]:
         """Return steps over typical rows, if the last one has this noise."""
         schema = _crowded(schema, self._columns())
         talk, shares = self._steps(schema, neighbours), self.stages()
@@ -528,7 +599,7 @@ class ScoreRegression(Analysis):
             try:
                 query = talk.send(Answer(sums, stds, public, schema))
             except StopIteration as stop:
-                found: tuple[list[ScoreStep], Marginals | None, Design, Family] = stop.value
+                found: tuple[list[ScoreStep], Marginals | None, Design, Any] = stop.value
                 return found
         raise AssertionError("there are as many steps as shares")
 
@@ -545,7 +616,7 @@ class ScoreRegression(Analysis):
         return found
 
 
-def _plain(design: Design) -> Design:
+def plain_design(design: Design) -> Design:
     """Return the design of features alone: without an intercept before them."""
     return replace(design, intercept=0.0, beside=())
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 import statsmodels.api as sm
 
-from benchmarks.glm import Rows, Skewed, conducted, run
-from cape import Budget, Consortium, privacy
+from benchmarks.glm import Skewed, run
+from cape import Budget, Consortium
 from cape.analyses import GLM, LogisticRegression
 from cape.core.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
@@ -114,46 +114,12 @@ def _family(asked):
     return {} if isinstance(asked, LogisticRegression) else {"family": asked.family}
 
 
-def test_thresholds_are_told_from_a_feature_that_most_rows_have():
-    """Features that were not centred could hardly be told from a constant: estimates were drawn to 0."""
-    case, found = Skewed("ordinal"), []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        rows = Rows(case, *case.table(rng, 20_000))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooNoisyWarning)
-            told = conducted(case, rows, 20_000, float(privacy.mu(2.0, 1e-6)), rng)
-        found.append([each.value for each in told])
-        assert all(each.standard_error < 0.2 for each in told)
-    assert np.mean(found, axis=0) == pytest.approx(case.truth, abs=0.08)
-
-
 @pytest.mark.slow(10)
 def test_coefficients_of_a_skewed_feature_are_covered_with_few_rows():
     hits = [
-        run(Skewed(family), 2_000, seed, (3.0,)).covered[3.0]
-        for family in ("logit", "ordinal")
-        for seed in range(40)
+        run(Skewed(family), 2_000, seed, (3.0,)).covered[3.0] for family in ("logit",) for seed in range(40)
     ]
     assert np.mean(np.concatenate(hits)) > 0.9
-
-
-@pytest.mark.parametrize("family", ["multinomial", "ordinal"])
-@pytest.mark.parametrize("scheme", ["none", "cape"])
-def test_nothing_is_said_about_a_category_in_which_nobody_is(family, scheme):
-    rng = np.random.default_rng(4)
-    x = np.clip(rng.normal(size=3000), -3, 3)
-    y = np.where(x + rng.logistic(size=3000) > 0, "b", "a")
-    schema = Schema(x=Number(-3, 3, missing=False), y=Category(("a", "b", "c"), missing=False))
-    release, said = released(GLM("y", ["x"], family), {"x": x, "y": y}, schema, scheme)
-    assert any("whether anybody is in 'c' of 'y'" in each for each in said)
-    hidden = {"multinomial": ["intercept [c]", "x [c]"], "ordinal": ["threshold [b|c]"]}[family]
-    for label in hidden:
-        low, high = release.interval()[label]
-        assert (release.value[label], low) == (0, -high)
-    known = next(label for label in release.value if label not in hidden and label.startswith("x"))
-    low, high = release.interval()[known]
-    assert high - low < 5
 
 
 def test_features_explain_what_they_do_beside_an_offset():
