@@ -3,8 +3,8 @@
 The axis has equal bins, of which the first and the last are halved toward the bounds: columns that crowd at
 a bound, as counts and amounts do, are seen as finely as others. Bins of noise alone are left out: what counts
 lies between the first and the last bin that stands out of noise by `ALONE` standard deviations, and beyond as
-far as several bins together stand out by `TOGETHER`, and as far as it takes for nearly all rows to be in between;
-in bins with more rows than noise has. Numbers are taken to be evenly spread in each bin.
+far as several bins together stand out by `TOGETHER`, and as far as it takes for nearly all rows to be in
+between; bins count that have more rows than noise has. Numbers are taken to be evenly spread in each bin.
 
 A cap is the quantile of `SHARE`, or of as many rows as noise could hide, if that is more; and there is none
 where the bound is within `NEAR` standard deviations of the mean anyway. Nothing that is proved depends on
@@ -143,7 +143,7 @@ def _together(counts: Floats, noise: float) -> int:
 
 
 def _enough(counts: Floats, noise: float, first: int, last: int, rows: float) -> tuple[int, int]:
-    """Return a wider range of bins, as far as it takes to hold as many rows as caps may leave, or noise hide."""
+    """Return a wider range of bins, as far as it takes to hold as many rows as caps leave, less noise."""
     while (first, last) != (0, len(counts) - 1):
         inside = float(counts[first : last + 1].sum()) + noise * math.sqrt(last + 1 - first)
         if inside >= (1 - 2 * MOST_SHARE) * rows:

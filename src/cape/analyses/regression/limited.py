@@ -15,6 +15,8 @@ __all__ = ["NOTHING", "Capped", "Limited"]
 
 _SMALL = 0.05  # of a standard error: not worth a sentence about a coefficient
 _FEW = 0.5
+_Z = 1.64  # 95% are below
+_UNSURE = 2.0  # times a share: noise that is worth a word
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class Capped:
         for end, side, share in ((self.low, "below", self.below), (self.high, "above", self.above)):
             if end is not None:
                 at = f"{rounded(end, max(abs(end), 1e-12) / 20)}{beside}"
-                ends.append(f"{side} {at} (about {share:.1%} of rows) as {at}")
+                most = share + _Z * self.doubt
+                unsure = f", at most {most:.0%}" if most > _UNSURE * share else ""
+                ends.append(f"{side} {at} (about {share:.1%} of rows{unsure}) as {at}")
         return f"{schema.label(self.column)} {joined(ends)}"
 
     def to_dict(self) -> dict[str, Any]:
