@@ -29,8 +29,9 @@ from scipy.stats import binom
 from benchmarks.harness import Result, bench, paired_seconds
 from cape import privacy
 from cape.analyses.regression.glm import GLM
-from cape.blocks import Choices, Sandwich, Scores
+from cape.blocks import Choices, Counts, Sandwich, Scores
 from cape.blocks.block import Block
+from cape.blocks.scores import counted
 from cape.blocks.units import Units
 from cape.data import Category, Number, Schema
 from cape.engine.query import Answer
@@ -80,8 +81,9 @@ class Case:
 
     @property
     def analysis(self) -> GLM:
+        """True coefficients are those of columns up to their bounds: none is capped."""
         link = self.family if self.family in LINKS else None
-        return GLM("y", self.names, LINKS.get(self.family, self.family), link)
+        return GLM("y", self.names, LINKS.get(self.family, self.family), link, cap="none")
 
     @property
     def schema(self) -> Schema:
@@ -183,6 +185,8 @@ class Rows:
 
     def sums(self, block: Block) -> list[Floats]:
         schema, design = self._case.schema, block.vectors
+        if isinstance(block, Counts):
+            return [self._counts(block)]
         assert design is not None
         x = Units(replace(design, intercept=0.0), schema).rows(self._raw)
         if design.intercept:
@@ -190,14 +194,7 @@ class Rows:
         if isinstance(block, Choices):
             return self._choices(block, np.ascontiguousarray(x.T))
         if isinstance(block, Scores):
-            u = x @ np.array(block.turn).T
-            g, h, told = block.at(x @ np.array(block.weights), self._y, np.ascontiguousarray(u.T), None)
-            found = [g @ u / block.bound, (u * h[:, None]).T @ u / block.curve]
-            sums = _arrays(len(x), *found, (u * (g * g)[:, None]).T @ u / block.bound**2, told.sum())
-            if block.beyond:
-                eta = x @ np.array(block.weights)
-                sums.append(block.directions(eta, self._y, np.ascontiguousarray(u.T), None).sum(axis=0))
-            return sums
+            return self._scores(block, x)
         column = schema.number("y")
         t = (self._y - column.middle) / column.half
         if isinstance(block, Sandwich):
@@ -206,18 +203,42 @@ class Rows:
             return [np.diag(square).copy(), square[np.triu_indices(len(square), 1)]]
         return [part.sum(axis=0) for part in row_parts(block, x, t)]
 
+    def _counts(self, block: Counts) -> Floats:
+        (axis,) = block.axes
+        column = self._case.schema[axis.column]
+        cells = self._y if axis.column == "y" else self._raw[:, self._case.names.index(axis.column)]
+        if not isinstance(column, Number) or axis.edges is None:
+            return np.bincount(cells.astype(int), minlength=len(column.values)).astype(float)  # type: ignore[union-attr]
+        return np.histogram(np.clip(cells, column.low, column.high), axis.edges)[0].astype(float)
+
+    def _scores(self, block: Scores, x: Floats) -> list[Floats]:
+        u = x @ np.array(block.turn).T
+        y = block.capped(self._y)
+        g, h, lengths, told = block.at(x @ np.array(block.weights), y, np.ascontiguousarray(u.T), None)
+        squares = (u * u).sum(axis=1)
+        g = g * np.minimum(1.0, block.bound / np.maximum(lengths, 1e-300))
+        h = h * np.minimum(1.0, block.curve / np.maximum(h * squares, 1e-300))
+        found = [np.array([float(len(x))]), g @ u / block.bound]
+        for each, unit in ((h, block.curve), (g * g, block.bound**2)):
+            square = (u * each[:, None]).T @ u / unit
+            found += [np.diag(square).copy(), square[np.triu_indices(len(square), 1)]]
+        found += [counted(block.lengths, lengths).astype(float)] if block.lengths else []
+        return found + ([np.array([told.sum()])] if block.deviance else [])
+
     def _choices(self, block: Choices, x: Floats) -> list[Floats]:
-        u, places = block.centred(np.array(block.turn) @ x), self._y.astype(int)
-        chance, g = block.likely(x)
-        v = block.weight(chance, g, u, None)
-        s = v * block.score(np.take_along_axis(g, places[None, None], axis=0)[0], u)
-        curvature = np.zeros((block.size, block.size))
-        for part, each in zip(chance, g, strict=True):
-            z = np.sqrt(v * part) * block.score(each, u)
-            curvature += z @ z.T / block.curve
-        own = np.take_along_axis(chance, places[None], axis=0)[0]
-        told = np.minimum(-2 * np.log(own) / block.deviance, 1.0).sum()
-        return _arrays(x.shape[1], s.sum(axis=1) / block.bound, curvature, s @ s.T / block.bound**2, told)
+        rows = block.at(x, self._y.astype(int), None, 1.0)
+        lengths = np.linalg.norm(rows.scores, axis=1)
+        s = rows.scores * np.minimum(1, block.bound / lengths)[:, None]
+        norms = np.linalg.norm(rows.roots @ rows.roots.transpose(0, 2, 1), axis=(1, 2))
+        z = rows.roots * np.sqrt(np.minimum(1, block.curve / norms))[:, None, None]
+        z = z.reshape(-1, block.size)
+        deviance = block.shortened(rows.deviance).sum()
+        found = _arrays(
+            len(s), s.sum(axis=0) / block.bound, z.T @ z / block.curve, s.T @ s / block.bound**2, deviance
+        )
+        if block.lengths:
+            found.insert(-1, np.histogram(lengths, [-1, *block.lengths, math.inf])[0].astype(float))
+        return found
 
 
 def _arrays(rows: int, score: Floats, curvature: Floats, spread: Floats, told: float) -> list[Floats]:

@@ -325,11 +325,10 @@ def survival_time() -> Result:
 
 
 CHOICES = {
-    "by_hazards": ("FIRST", "LAST", "SPREAD"),
-    "cox": ("TILTED",),
-    "cox_steps": ("REACH", "CELL", "BENT", "LEFT", "SURPRISE", "CERTAIN"),
-    "cox_sensitivity": ("EXITS", "EVENTS", "TOTAL", "TIME", "SUM", "CURVE", "BASELINE"),
-    "baseline": ("SHAPE",),
+    "cox_baseline": ("_SHAPE", "_DRIFT", "_CURVED", "_SKEWED"),
+    "cox_estimate": ("BENT",),
+    "cox_query": ("LEAVING", "TOTALS"),
+    "cox_steps": ("FAR", "_ROUND", "_APART"),
 }
 
 

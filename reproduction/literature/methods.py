@@ -141,7 +141,7 @@ def _logistic(asked: LogisticRegression, name: str, fit: Fit, held: Holdings) ->
         data.rows,
         f"By {name}, of the literature, with a trusted held. Errors of the coefficients are not known.",
         Joint(tuple(each.label for each in estimates), ((-math.inf, math.inf),) * len(estimates)),
-        name,
+        method=name,
     )
     return AnalysisResult(estimates, model)
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from cape.blocks.design import Design
 from cape.blocks.predicted import LINKS, inverse
+from cape.blocks.terms import parse
 from cape.blocks.units import Units
 from cape.core import check
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.data import Category, Schema
+from cape.data import Category, Number, Schema
 from cape.engine.arguments import joined, names
 
 __all__ = ["Predictor", "model_from_json"]
@@ -46,6 +47,7 @@ class Predictor:
         link: "identity", "logit", "log", "probit", "cloglog" or "inverse".
         intercept, coefficients: of predictions.
         columns: the schema of these columns, if the model brings it: `predict` needs it.
+        caps: where cells of numeric columns are cut, as they were when the model was fitted.
     """
 
     target: str
@@ -54,6 +56,7 @@ class Predictor:
     intercept: float
     coefficients: tuple[tuple[str, float], ...]
     columns: Schema | None = field(default=None, compare=False, repr=False)
+    caps: tuple[tuple[str, float, float], ...] = ()
 
     @classmethod
     def of(cls, given: Any) -> Predictor:
@@ -77,7 +80,8 @@ class Predictor:
 
     def design(self) -> Design:
         """Return the design whose vectors sites predict from: every entry in units of t."""
-        return Design(self.features, self.target, cube=True)
+        cut = tuple((name, Number(low, high)) for name, low, high in self.caps)
+        return Design(self.features, self.target, cube=True, cut=cut)
 
     def weights(self, schema: Schema) -> tuple[float, ...]:
         """Return the weights of 1 and of each entry of the vector, in units of t; check them."""
@@ -134,6 +138,7 @@ class Predictor:
             "link": self.link,
             "intercept": self.intercept,
             "coefficients": dict(self.coefficients),
+            **({"caps": {name: [low, high] for name, low, high in self.caps}} if self.caps else {}),
         }
 
 
@@ -175,14 +180,32 @@ def _read(given: Mapping[Any, Any]) -> Predictor:
             raise InvalidInput(f"coefficients must have names, not {check.show(name)}")
         check.real(f"coefficient {name}", value)
     columns = given.get("columns")
+    features = _features(given.get("features"), coefficients)
     return Predictor(
         target,
-        _features(given.get("features"), coefficients),
+        features,
         str(link),
         check.real("intercept", held.get("intercept", 0.0)),
         tuple((name, float(value)) for name, value in coefficients.items()),
         Schema(columns) if isinstance(columns, Mapping) else None,
+        _caps(given.get("caps"), features),
     )
+
+
+def _caps(given: Any, features: tuple[str, ...]) -> tuple[tuple[str, float, float], ...]:
+    if given is None:
+        return ()
+    known = {name for feature in features for name in parse(feature).columns}
+    if not isinstance(given, Mapping) or not set(given) <= known:
+        raise InvalidInput(f"caps of a model must be ends of its columns by name, not {check.show(given)}")
+    found = []
+    for name, ends in given.items():
+        if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+            raise InvalidInput(f"cap of {name!r} must be two numbers that rise, not {check.show(ends)}")
+        low, high = (check.real(f"cap of {name}", end) for end in ends)
+        Number(low, high)  # refuses ends that do not rise
+        found.append((name, low, high))
+    return tuple(found)
 
 
 def _features(given: Any, coefficients: Mapping[str, Any]) -> tuple[str, ...]:

@@ -59,11 +59,12 @@ _OWN_RUNS = {"logistic-regression": 2800} | dict.fromkeys((*_HAZARDS, "k-means")
 _REACH = {
     "k-means": 0.9,
     "neural-network": 0.85,
-    "glm": 0.94,
+    "logistic-regression": 0.89,
+    "glm": 0.86,
     "mixed-model": 0.9,
     "evaluate": 0.94,
 } | dict.fromkeys(_HAZARDS, 0.85)
-_FORGED = {"neural-network": 0.8, "logistic-regression": 0.94, "glm": 0.94, "cox": 0.85}  # nobody gave these
+_FORGED = {"neural-network": 0.8, "logistic-regression": 0.75, "glm": 0.75, "cox": 0.8}  # nobody gave these
 _RARE, _ERROR = 1e-4, 1e-4  # how often a floor may be missed by chance; the error of one test
 Look = Literal["", "support"]
 
@@ -263,7 +264,7 @@ def _persons(fast: bool) -> list[Case]:
         for scheme in ("cape-gaussian", "conventional", "local", "pooled"):
             name = f"{scheme}/mean, 4 rows a person"
             found.append(Case(name, "mean", scheme, 1000, person=four, powered=False))
-        for many, reach in (("logistic-regression", 0.95), ("gradient-descent", 0.99)):
+        for many, reach in (("logistic-regression", 0.89), ("gradient-descent", 0.99)):
             name = f"cape/{many}, 4 rows a person"
             found.append(Case(name, many, "cape", 300, person=four, powered=False, reach=reach))
         added = Case("cape/mean, 4 rows a person, add-remove", "mean", "cape", 1000, powered=False)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cape.blocks.gradient import Gradient
     from cape.blocks.gram import Gram
     from cape.blocks.grouped import Grouped
+    from cape.blocks.hazard_scores import HazardScores
+    from cape.blocks.leaving import Leaving
     from cape.blocks.martingale import Martingale
     from cape.blocks.merged import Merged
     from cape.blocks.moments import Moments
@@ -51,6 +53,8 @@ else:
             "cape.blocks.gradient": ["Gradient"],
             "cape.blocks.gram": ["Gram"],
             "cape.blocks.grouped": ["Grouped"],
+            "cape.blocks.hazard_scores": ["HazardScores"],
+            "cape.blocks.leaving": ["Leaving"],
             "cape.blocks.martingale": ["Martingale"],
             "cape.blocks.merged": ["Merged"],
             "cape.blocks.moments": ["Moments"],
@@ -83,6 +87,8 @@ __all__ = [
     "Gram",
     "Grouped",
     "GroupedProducts",
+    "HazardScores",
+    "Leaving",
     "Martingale",
     "Merged",
     "Moments",

@@ -1,68 +1,83 @@
 """Clipped scores of models of several categories: multinomial logits, and proportional odds.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; the score of
-one row is at most `bound` long and its part of the curvature at most `curve`, up to the rounding that
-`cape.analyses.regression.multinomial` counts.
-Reason. w·x and u = Tx - m are added up column by column, and probabilities are computed for each row by
-itself. The score s_c of every category c has a known length: |g_c| |u| for multinomial logits, where it is
-the Kronecker product of g_c and u, and sqrt(|g_c|² + (sum of g_c)² |u|²) for proportional odds, where it is
-(g_c, -(sum of g_c) u). The weight v of a row is the largest up to 1 for which the longest of them is short
-enough, and the curvature, the sum of P_c s_c s_c', small enough: it does not depend on the row's own
-category, so that scores have mean 0 where the model is true. Scores, and sqrt(v P_c) s_c, become integers of
-length at most 2^20 (`clip`), and sums of their products are exact by `cape.noise.exact_products`.
-Tested in tests/unit/analyses/regression/test_glm.py.
+one row is at most `bound` long, and its part of the curvature at most `curve` (as the root of its sum of
+squares), certainly; each row is counted once among the lengths.
+Reason. Predictors and products of x with the turn are added up column by column, and what a category says is
+computed for each row by itself. The score, and the vectors z_1, z_2, ... whose products add up to the row's
+curvature, become integers that are short enough whatever rounding did (`clip`). Sums of products are exact by
+`cape.noise.exact_products`.
+
+The curvature of a row is minus the second derivative of its log-likelihood in all weights, and nowhere
+negative: both log-likelihoods are concave.
+Tested in tests/unit/blocks/test_choices.py.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
 from cape.blocks import typical
-from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
-from cape.blocks.clip import clip_rows
-from cape.blocks.families import TINY
+from cape.blocks.block import Array, VectorBlock
+from cape.blocks.clip import clip_products, clip_rows
 from cape.blocks.parts import Part, Pass
-from cape.blocks.scores import along, check_entries
+from cape.blocks.scores import ScoreSums, along, check_clips, check_entries, counted, score_arrays
 from cape.blocks.steps import ONE
-from cape.core import check
-from cape.core.arrays import Floats
+from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
-from cape.noise import exact_products
 
-__all__ = ["Choices", "Model"]
+__all__ = ["LEAST_GAP", "Choices", "Model", "Rows"]
 
 Model = Literal["multinomial", "ordinal"]
-_SMALLEST, _LARGEST, _LARGEST_TURN = 1e-200, 1e100, 1e30
+LEAST_GAP = 1e-6  # between two thresholds
+_LARGEST, _LARGEST_TURN = 1e100, 1e30
 _TYPICAL = 256  # rows, for plans
-_FURTHEST = 30.0  # of predictors
-_LEAST = 1e-12  # of a probability
+_FURTHEST = 700.0  # of predictors: exponentials of them are numbers
+_ENTRIES = 1 << 22  # of arrays that are made at once
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What rows with known categories say, in units of u: none of it is clipped yet.
+
+    Attributes:
+        scores: (rows, size).
+        roots: (rows, several, size): vectors whose products add up to the curvature of each row.
+        deviance: minus twice the log-likelihood of each row.
+    """
+
+    scores: Floats
+    roots: Floats
+    deviance: Floats
 
 
 @dataclass(frozen=True)
 class Choices(VectorBlock):
-    """Over complete rows with the category c, one of `levels`, and u = Tx - m: sums of the score of c, of
-    the curvature and of the score's spread, as `Scores` has them.
+    """Over complete rows with the category c, one of `levels`: sums of the score, the slope of the row's
+    log-likelihood in all weights, turned by T; of its curvature and of its spread, as `Scores` has them.
 
     Weights of a multinomial model are those of x for the log-odds of each category but the first against the
     first, one category after the other. Those of an ordinal one are the rising thresholds t, and then the
     slopes w: the log-odds of a category at or below the j-th are t_j - w·x.
 
+    Arrays are those of `Scores`.
+
     Attributes:
         weights: all of them.
-        turn: the rows of T.
+        turn: the rows of T, each as long as there are weights.
         bound: the longest that a score may be.
         curve: the largest that the curvature of a row may be, as the root of its sum of squares.
         model: "multinomial" or "ordinal".
         levels: how many categories there are.
-        deviance: the largest deviance of a row that counts.
+        lengths: the edges between which lengths of scores are counted; the last bin is open.
+        deviance: the largest deviance of a row that counts; 0 if they are not asked for.
         weighted: whether the column beside the target weights rows.
-        middle: m of an ordinal model, whose thresholds stand for a constant; empty for 0.
     """
 
     weights: tuple[float, ...]
@@ -71,192 +86,172 @@ class Choices(VectorBlock):
     curve: float
     model: Model
     levels: int
-    deviance: float
+    lengths: tuple[float, ...] = ()
+    deviance: float = 0.0
     weighted: bool = False
-    middle: tuple[float, ...] = ()
 
     @property
     def size(self) -> int:
         """How many weights there are."""
-        width, free = len(self.turn), self.levels - 1
-        return free * width if self.model == "multinomial" else free + width
+        return len(self.weights)
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
-        width, size = self.design.width(schema), self.size
-        if self.design.target is None or {len(self.turn), *map(len, self.turn)} != {width}:
-            raise InvalidInput(f"scores need a target and a turn of {width} by {width}")
-        if len(schema.category(self.design.target).values) != self.levels or len(self.weights) != size:
-            raise InvalidInput(f"scores of {self.levels} categories need as many of them and {size} weights")
+        width, free = self.design.width(schema), self.levels - 1
+        size = free * width if self.model == "multinomial" else free + width
+        if self.design.target is None or {self.size, len(self.turn), *map(len, self.turn)} != {size}:
+            raise InvalidInput(f"scores need a target, {size} weights and a turn of {size} by {size}")
+        if len(schema.category(self.design.target).values) != self.levels:
+            raise InvalidInput(f"scores of {self.levels} categories need a target with as many of them")
+        if len(self.design.beside) != self.weighted:
+            raise InvalidInput("beside the target there must be the weights, and nothing else")
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
-        if self.middle and (self.model != "ordinal" or len(self.middle) != width):
-            raise InvalidInput(f"a middle of u needs an ordinal model and {width} entries")
-        check_entries("middle", self.middle, _LARGEST_TURN)
-        for name, value in (("bound", self.bound), ("curve", self.curve), ("deviance", self.deviance)):
-            check.real(name, value, least=_SMALLEST, most=_LARGEST)
-        if self.model == "ordinal" and not all(
-            a < b for a, b in zip(self.weights, self.weights[1 : self.levels - 1], strict=False)
-        ):
-            raise InvalidInput("thresholds must rise")
-        pairs = size * (size - 1) // 2
-        return (
-            Array("count", (1,), 0),
-            Array("score", (size,), T_BITS),
-            *(
-                Array(name, (many,), 2 * T_BITS)
-                for what in ("curvature", "spread")
-                for name, many in ((f"{what} square", size), (f"{what} cross", pairs))
-            ),
-            Array("deviance", (1,), T_BITS),
-        )
+        check_clips(self.bound, self.curve, self.deviance, self.lengths)
+        if self.model == "ordinal" and not (np.diff(self.weights[:free]) >= LEAST_GAP).all():
+            raise InvalidInput(f"thresholds must rise by at least {LEAST_GAP:g}")
+        return score_arrays(size, self.lengths, self.deviance)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """The sums of typical rows whose target does not depend on their features."""
-        x = typical.rows(self.design, schema, _TYPICAL)
-        share = None
+        x = np.ascontiguousarray(typical.rows(self.design, schema, _TYPICAL).T)
+        share = 1.0
         if self.weighted:
             column = schema.number(self.design.beside[-1])
-            share = np.full(len(x), typical.Shape(column).expected.mean / column.high)
-        u, (chance, g) = np.ascontiguousarray((x @ np.array(self.turn).T).T), self.likely(x.T)
-        u = self.centred(u)
-        v = self.weight(chance, g, u, share)
+            share = typical.Shape(column).expected.mean / column.high
         above = np.triu_indices(self.size, 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
-        sums[0] += 1.0
-        curvature, spread = np.zeros((self.size, self.size)), np.zeros((self.size, self.size))
-        shares = schema.category(str(self.design.target)).shares
-        for c, part in enumerate(shares):
-            s = v * self.score(g[c], u)
-            sums[1] += part * s.mean(axis=1) / self.bound
-            spread += part * s @ s.T / len(x) / self.bound**2
-            z = np.sqrt(v * chance[c]) * self.score(g[c], u)
-            curvature += z @ z.T / len(x) / self.curve
-            told = np.minimum(-2 * np.log(np.maximum(chance[c], _LEAST)) / self.deviance, 1.0)
-            sums[6] += part * float((told if share is None else share * told).mean())
-        for place, total in ((2, curvature), (4, spread)):
-            sums[place], sums[place + 1] = np.diagonal(total).copy(), total[above]
+        for code, chance in enumerate(schema.category(str(self.design.target)).shares):
+            found = self.at(x, np.full(_TYPICAL, code), np.full(_TYPICAL, share), 1.0)
+            lengths = np.linalg.norm(found.scores, axis=1)
+            scores = found.scores * np.minimum(1.0, self.bound / np.maximum(lengths, 1e-300))[:, None]
+            gram = found.roots @ found.roots.transpose(0, 2, 1)
+            norms = np.sqrt((gram**2).sum(axis=(1, 2)))
+            shorter = np.sqrt(np.minimum(1.0, self.curve / np.maximum(norms, 1e-300)))
+            roots = (found.roots * shorter[:, None, None]).reshape(-1, self.size)
+            part = chance / _TYPICAL
+            sums[0] += chance
+            sums[1] += part * scores.sum(axis=0) / self.bound
+            for place, each, unit in ((2, roots, self.curve), (4, scores, self.bound**2)):
+                total = part * each.T @ each / unit
+                sums[place] += np.diagonal(total)
+                sums[place + 1] += total[above]
+            if self.lengths:
+                sums[6] += part * counted(self.lengths, lengths)
+            if self.deviance:
+                sums[-1] += part * self.shortened(found.deviance).sum()
         return tuple(rows * each for each in sums)
 
-    def likely(self, x: Floats, unit: float = 1.0) -> tuple[Floats, Floats]:
-        """Return the probability of each category, and the score of each about the predictors.
+    def shortened(self, deviance: Floats) -> Floats:
+        """Return deviances in units of the largest that counts, none of them larger."""
+        return np.fmin(deviance / self.deviance, 1.0)
 
-        Shapes are (levels, rows) and (levels, levels - 1, rows); x has one row an entry, in units of `unit`.
+    def at(self, x: Floats, codes: Integers, share: Floats | None, unit: float = ONE) -> Rows:
+        """Return what rows of these categories and weights say; x is (entries, rows), in units of `unit`."""
+        found = self._logits(x, codes, unit) if self.model == "multinomial" else self._ordered(x, codes, unit)
+        if share is None:
+            return found
+        return Rows(
+            found.scores * share[:, None],
+            found.roots * np.sqrt(share)[:, None, None],
+            found.deviance * share,
+        )
+
+    def _logits(self, x: Floats, codes: Integers, unit: float) -> Rows:
+        """Return scores u_c - m and roots sqrt(p_k) (u_k - m): u_k is T times x in the place of category k, 0
+        for the first, and m the mean of all u_k with probabilities p_k."""
+        width, rows = len(x), x.shape[1]
+        eta, u = np.zeros((self.levels, rows)), np.zeros((self.levels, self.size, rows))
+        for k in range(1, self.levels):
+            part = slice((k - 1) * width, k * width)
+            eta[k] = along(self.weights[part], x, unit)
+            for i, row in enumerate(self.turn):
+                u[k, i] = along(row[part], x, unit)
+        eta -= eta.max(axis=0)
+        chance = np.exp(np.maximum(eta, -_FURTHEST))
+        total = chance[0].copy()
+        for each in chance[1:]:
+            total += each
+        chance /= total
+        middle = np.zeros((self.size, rows))
+        for p, each in zip(chance, u, strict=True):
+            middle += p * each
+        u -= middle
+        at = np.arange(rows)
+        scores = u[codes, :, at]
+        deviance = 2 * (np.log(total) - eta[codes, at])
+        u *= np.sqrt(chance)[:, None]
+        return Rows(scores, np.ascontiguousarray(u.transpose(2, 0, 1)), deviance)
+
+    def _ordered(self, x: Floats, codes: Integers, unit: float) -> Rows:
+        """Return scores and roots for log(F(a) - F(b)), with F the logistic function, a = t_c - w·x and b the
+        same of the threshold below.
+
+        F(a) - F(b) is F(a) (1 - F(b)) (1 - e^-d) with d = a - b: so the slope in a is 1 / (1 - e^-d) - F(a),
+        that in b is 1 - 1 / (1 - e^-d) - F(b), and the curvature is F(a) (1 - F(a)) along a, the same
+        along b, and 1 / (4 sinh²(d / 2)) along d.
         """
         free, rows = self.levels - 1, x.shape[1]
-        g = np.zeros((self.levels, free, rows))
-        if self.model == "multinomial":
-            width = len(x)
-            odds = np.zeros((self.levels, rows))
-            for k in range(free):
-                odds[k + 1] = along(self.weights[k * width : (k + 1) * width], x, unit)
-            odds = np.exp(np.clip(odds, -_FURTHEST, _FURTHEST))
-            total = odds[0].copy()
-            for each in odds[1:]:
-                total += each
-            chance = odds / total
-            g[:] = chance[1:]
-            for k in range(free):
-                g[k + 1, k] -= 1
-            return chance, g
-        slope = along(self.weights[free:], x, unit)
-        upto = np.zeros((self.levels + 1, rows))
-        upto[-1] = 1.0
-        for j in range(free):
-            upto[j + 1] = expit(np.clip(self.weights[j] - slope, -_FURTHEST, _FURTHEST))
-        chance = np.maximum(upto[1:] - upto[:-1], _LEAST)
-        bent = upto * (1 - upto)
-        for c in range(self.levels):
-            if c < free:
-                g[c, c] = -bent[c + 1] / chance[c]
-            if c:
-                g[c, c - 1] = bent[c] / chance[c]
-        return chance, g
-
-    def centred(self, u: Floats) -> Floats:
-        """Return Tx less m."""
-        return u - np.array(self.middle)[:, None] if self.middle else u
-
-    def score(self, g: Floats, u: Floats) -> Floats:
-        """Return the score of rows, (size, rows), whose score about the predictors is g."""
-        if self.model == "multinomial":
-            return np.asarray((g[:, None] * u[None]).reshape(self.size, -1))
-        return np.concatenate([g, -_added(g) * u])
-
-    def weight(self, chance: Floats, g: Floats, u: Floats, share: Floats | None) -> Floats:
-        """Return v of each row, with its own weight if it has one."""
-        squares = _added(u * u)
-        if self.model == "multinomial":
-            longest = np.max([_added(each * each) for each in g], axis=0) * squares
-        else:
-            longest = np.max([_added(each * each) + _added(each) ** 2 * squares for each in g], axis=0)
-        inner = np.zeros((self.levels - 1, self.levels - 1, u.shape[1]))
-        for part, each in zip(chance, g, strict=True):
-            inner += part * each[:, None] * each[None]
-        if self.model == "multinomial":
-            bent = _added(_added(inner * inner)) * squares**2
-        else:
-            rows = _added(inner)
-            bent = (
-                _added(_added(inner * inner))
-                + 2 * _added(rows * rows) * squares
-                + _added(rows) ** 2 * squares**2
-            )
-        lengths, most = np.sqrt(longest), np.sqrt(bent)
-        if share is not None:
-            lengths, most = share * lengths, share * most
-        v = np.minimum(self.bound / np.maximum(lengths, TINY), self.curve / np.maximum(most, TINY))
-        v = np.minimum(v, 1.0)
-        return np.asarray(v if share is None else share * v)
+        ends = np.concatenate([[-math.inf], self.weights[:free], [math.inf]])
+        turn = np.array(self.turn)
+        none = np.zeros((self.size, 1))
+        columns = np.concatenate([none, turn[:, :free], none], axis=1).T  # T times each threshold
+        u = np.empty((self.size, rows))
+        for i, row in enumerate(self.turn):
+            u[i] = along(row[free:], x, unit)
+        u, slope = np.ascontiguousarray(u.T), along(self.weights[free:], x, unit)
+        slope = np.clip(slope, -_LARGEST, _LARGEST)
+        a, b, d = ends[codes + 1] - slope, ends[codes] - slope, ends[codes + 1] - ends[codes]
+        high, low = columns[codes + 1], columns[codes]
+        below, beyond = _logistic(a), _logistic(b)
+        ratio = -1 / np.expm1(-d)
+        scores = (ratio - below)[:, None] * high + (1 - ratio - beyond)[:, None] * low
+        scores -= (1 - below - beyond)[:, None] * u
+        bent = [np.sqrt(each * _logistic(-at)) for each, at in ((below, a), (beyond, b))]
+        apart = np.exp(-d / 2) * ratio
+        roots = np.stack(
+            [
+                bent[0][:, None] * (high - u),
+                bent[1][:, None] * (low - u),
+                apart[:, None] * (high - low),
+            ],
+            axis=1,
+        )
+        deviance = 2 * (np.logaddexp(0, -a) + np.logaddexp(0, b) - np.log(-np.expm1(-d)))
+        return Rows(scores, roots, deviance)
 
     def summer(self, run: Pass) -> _Choices:
         return _Choices(self, run)
 
 
-class _Choices:
+def _logistic(eta: Floats) -> Floats:
+    return np.asarray(1 / (1 + np.exp(np.clip(-eta, -_FURTHEST, _FURTHEST))))
+
+
+class _Choices(ScoreSums):
     def __init__(self, block: Choices, run: Pass) -> None:
+        super().__init__(block.size, block.lengths, block.deviance, run)
         self._block, self._schema = block, run.schema
-        self._count = np.zeros(1, np.int64)
-        self._score, self._deviance = run.total(block.size), run.total(1)
-        self._curvature, self._spread = (run.total(block.size, block.size) for _ in range(2))
 
     def add(self, part: Part) -> None:
         block, rows = self._block, part.vectors(self._block.design)
-        u = block.centred(np.stack([along(row, rows.x) for row in block.turn]))
-        share = None
+        codes, share = rows.y.astype(np.int64), None
         if block.weighted:
             column = self._schema.number(block.design.beside[-1])
             cells = column.middle + column.half / ONE * rows.beside[-1]
             share = np.clip(cells / column.high, 0.0, 1.0)
-        chance, g = block.likely(rows.x, ONE)
-        v = block.weight(chance, g, u, share)
-        places = rows.y.astype(np.int64)
-        own = np.take_along_axis(g, places[None, None], axis=0)[0]
-        scores = clip_rows((v * block.score(own, u)).T, block.bound, nearest=True)
-        self._count += rows.count
-        self._score.add(scores.sum(axis=0))
-        self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
-        for each, of in zip(chance, g, strict=True):
-            roots = clip_rows(
-                (np.sqrt(v * each) * block.score(of, u)).T, math.sqrt(block.curve), nearest=True
+        for some in self._several(len(codes)):
+            found = block.at(
+                np.ascontiguousarray(rows.x[:, some]), codes[some], None if share is None else share[some]
             )
-            self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
-        told = -2 * np.log(np.maximum(np.take_along_axis(chance, places[None], axis=0)[0], _LEAST))
-        told = np.clip(told / block.deviance, 0.0, 1.0)
-        told = told if share is None else share * told
-        self._deviance.add(np.rint(told * ONE).astype(np.int64).sum(keepdims=True))
+            lengths = np.sqrt(along((1.0,) * block.size, (found.scores**2).T, 1.0))
+            scores = clip_rows(found.scores, block.bound, nearest=True)
+            roots = clip_products(found.roots, block.curve).reshape(-1, block.size)
+            deviance = block.shortened(found.deviance) if block.deviance else found.deviance
+            self.put(scores, roots, lengths, deviance)
 
-    def result(self) -> Sums:
-        above = np.triu_indices(self._block.size, 1)
-        found = [self._count, self._score.result()]
-        for total in (self._curvature.result(), self._spread.result()):
-            found += [np.diagonal(total).copy(), total[above]]
-        return (*found, self._deviance.result())
-
-
-def _added(parts: Floats) -> Floats:
-    """Return the sum over the first axis, one entry after the other, so that no row depends on its place."""
-    total = parts[0].copy()
-    for each in parts[1:]:
-        total += each
-    return np.asarray(total)
+    def _several(self, rows: int) -> Iterator[slice]:
+        """Yield rows in parts whose arrays stay small."""
+        most = max(_ENTRIES // (self._block.size * self._block.levels), 1)
+        for start in range(0, rows, most):
+            yield slice(start, min(start + most, rows))

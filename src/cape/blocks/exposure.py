@@ -22,9 +22,9 @@ from cape.core.arrays import Floats, Integers
 from cape.data.schema import Schema
 from cape.noise import exact_products
 
-__all__ = ["Exposure", "middles"]
+__all__ = ["TYPICAL", "Exposure", "middles", "typical_rows"]
 
-_TYPICAL = 1024  # rows, for plans
+TYPICAL = 1024  # rows, for plans
 _STEP = np.sqrt(np.array([23.0, 29.0, 31.0, 37.0]))  # multiples are evenly spread mod 1
 
 
@@ -99,15 +99,15 @@ class Exposure(Block):
         sums = self._sums(x, stretches, schema)
         arrays = self.arrays(schema)
         return tuple(
-            rows / _TYPICAL * np.asarray(each, np.float64) * 2.0**-array.bits
+            rows / TYPICAL * np.asarray(each, np.float64) * 2.0**-array.bits
             for each, array in zip(sums, arrays, strict=True)
         )
 
 
 def typical_rows(design: Design, follow_up: FollowUp, schema: Schema) -> tuple[Floats, Stretches]:
     """Return vectors in steps, one column a row, and stretches of typical rows."""
-    x = np.trunc(typical.rows(design, schema, _TYPICAL).T * ONE)
-    ranks = (0.5 + np.arange(_TYPICAL)[:, None] * _STEP) % 1.0
+    x = np.trunc(typical.rows(design, schema, TYPICAL).T * ONE)
+    ranks = (0.5 + np.arange(TYPICAL)[:, None] * _STEP) % 1.0
     return x, follow_up.typical(schema, ranks)
 
 

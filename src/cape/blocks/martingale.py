@@ -9,12 +9,7 @@ of the curvature become integers of length at most 2^20 (`clip_rows`), whatever 
 the tilt within a row is added to one square of its curvature, no more than is left of the trace. The score
 itself is added up in steps of 2^-30, each entry within half a step of 2^-20 of the integer that products are
 of.
-What a row adds to the baseline is a whole number in the cell where it leaves, and -q_j times one whole number
-in each cell j that it passed, with whole q_j <= 2^20: the sums are exact. The length of its vector is that of
-few numbers, since sums of q_j² are whole numbers below 2^53; the vector is shortened if it is longer than
-`reach`, before its numbers are rounded, each by half a step, or by one and a half in the cells where the row
-enters and leaves. An amount that is cut at 2^32 shortens what is expected,
-which leaves a vector between the event alone, of length at most 1 <= `reach`, and the whole.
+`CellSums` has the reason for the baseline.
 Tested in tests/unit/blocks/test_martingale.py.
 """
 
@@ -27,6 +22,7 @@ import numpy as np
 from scipy.special import expit
 
 from cape.blocks.block import T_BITS, Array, Block, Sums
+from cape.blocks.cells import CellSums, Rates, away_along, finer
 from cape.blocks.clip import clip_rows
 from cape.blocks.design import Design
 from cape.blocks.exposure import typical_rows
@@ -175,33 +171,28 @@ class Martingale(Block):
         )
 
 
-class _Axis:
-    """The baseline along the axis of cells: what is expected up to a point, by a row with r = 1."""
+class _Axis(Rates):
+    """The baseline along the axis of cells."""
 
     def __init__(self, block: Martingale) -> None:
-        self.rate = np.array(block.hazards) * (block.unit / ONE)
+        late = block.follow_up.times.entry is not None or len(block.follow_up.strata) > 0
+        super().__init__(block.hazards, block.unit, late)
         self.offsets = np.ascontiguousarray(np.array(block.offsets).T)
         self.tilt = np.array(block.tilt)
         self.trend = np.array(block.trend)
         self.drift = np.array(block.drift or [0.0] * len(block.weights))[:, None]
-        self.expected = np.concatenate([[0.0], np.cumsum(self.rate)])
-        whole = np.cumsum(np.array(block.hazards, np.float64) ** 2)  # at most 2^13 of them: exact
-        self.squares = np.concatenate([[0.0], whole])
-        self.scale = (block.unit / ONE) ** 2
 
 
 class _Martingale:
     def __init__(self, block: Martingale, run: Pass) -> None:
-        width, cells, many = len(block.weights), len(block.hazards), block.many
+        width, many = len(block.weights), block.many
         self._block, self._axis = block, _Axis(block)
         self._first = many - width  # where the weights begin
-        self._bins = block.follow_up.times.bins
-        self._late = block.follow_up.times.entry is not None or len(block.follow_up.strata) > 0
         self._furthest = 2 * float(np.sqrt((self._axis.offsets**2).sum(axis=0)).max())
         self._count = np.zeros(1, np.int64)
         self._score = run.total(many)
         self._curvature, self._spread = run.total(many, many), run.total(many, many)
-        self._events, self._passed, self._left = run.total(cells), run.total(cells), run.total(cells)
+        self._cells = CellSums(self._axis, block.reach, block.follow_up.times.bins, run)
         self._trend = run.total(width)
 
     def add(self, part: Part) -> None:
@@ -211,9 +202,9 @@ class _Martingale:
     def take(self, x: Floats, rows: Stretches) -> None:
         """Add rows: vectors in steps, one column a row, and where they are on the axis."""
         block, axis = self._block, self._axis
-        log = along(block.weights, x, block.centre).clip(-_STEEPEST, _STEEPEST)
+        log = away_along(block.weights, x, block.centre).clip(-_STEEPEST, _STEEPEST)
         r = expit(log) / expit(-log)  # its exponential, by a function of one number at a time
-        u = np.stack([along(row, x, block.centre) for row in block.turn])
+        u = np.stack([away_along(row, x, block.centre) for row in block.turn])
         square = np.full(len(r), 2.0 if block.tilt else 1.0)
         for entry in u:
             square += entry * entry
@@ -232,12 +223,12 @@ class _Martingale:
         roots[0] = np.sqrt(expected)
         within = np.zeros(len(r))
         if block.tilt:
-            mean, second = self._passing(np.stack([axis.tilt, axis.tilt**2]), rows, cell, part) * per
+            mean, second = axis.passing(np.stack([axis.tilt, axis.tilt**2]), rows, cell, part) * per
             mean = mean.clip(-STEEP, STEEP)
             scores[1] = expected * mean - weights * axis.tilt.take(cell)
             roots[1] = roots[0] * mean
             within = expected * (second - mean * mean)
-        means = self._passing(axis.offsets, rows, cell, part)
+        means = axis.passing(axis.offsets, rows, cell, part)
         means *= per
         np.subtract(u, means, out=means)
         np.multiply(means, roots[0], out=roots[first:])
@@ -248,13 +239,13 @@ class _Martingale:
         score = _rounded(scores, block.bound)
         root = _rounded(roots, math.sqrt(block.curve))
         self._count += len(r)
-        self._score.add(_finer(scores, score, block.bound).sum(axis=0))
+        self._score.add(finer(scores, score, block.bound, _FINER).sum(axis=0))
         self._spread.add(exact_products(np.ascontiguousarray(score.T, np.float64)))
         curvature = exact_products(np.ascontiguousarray(root.T, np.float64))
         if block.tilt:
             curvature[1, 1] += _beside(root, within / block.curve)
         self._curvature.add(curvature)
-        self._take_baseline(rows, cell, part, weights, v * r)
+        self._cells.add(rows, cell, part, weights, v * r)
         if block.trend:
             self._take_trend(u, rows, cell, part, weights, v * r)
 
@@ -273,43 +264,6 @@ class _Martingale:
         part = np.where(cut, ((at - axis.expected[cell]) / axis.rate[cell]).clip(0.0, 1.0), rows.exit_part)
         return cell, part, np.where(cut, 0.0, rows.event)
 
-    def _passing(self, values: Floats, rows: Stretches, cell: Integers, part: Floats) -> Floats:
-        """Return the integrals of numbers by cell, one row each, against the hazard over each stretch."""
-        steps = self._axis.rate * values
-        sums = np.cumsum(steps, axis=1) - steps  # at the start of each cell
-        found = steps.take(cell, axis=1)
-        found *= part
-        found += sums.take(cell, axis=1)
-        if self._late:
-            found -= sums.take(rows.start, axis=1) + rows.start_part * steps.take(rows.start, axis=1)
-        return found
-
-    def _take_baseline(
-        self, rows: Stretches, cell: Integers, part: Floats, weights: Floats, rates: Floats
-    ) -> None:
-        """Add events less what is expected, by cell; less of a row that moves them by more than `reach`."""
-        block, axis = self._block, self._axis
-        rate = axis.rate
-        same = cell == rows.start
-        after = np.where(same, part - rows.start_part, part) * rate[cell]
-        before = np.where(same, 0.0, (1 - rows.start_part) * rate[rows.start])
-        between = np.where(same, 0.0, axis.squares[cell] - axis.squares[np.minimum(rows.start + 1, cell)])
-        length = np.sqrt(
-            (weights - rates * after) ** 2 + (rates * before) ** 2 + rates**2 * axis.scale * between
-        )
-        kept = _NEARLY * ONE / block.reach * (block.reach / np.maximum(length, block.reach))
-        # amounts are counted in units of the largest hazard: q_j of them, over 2^20, are what cell j expects
-        amounts = np.rint(kept * rates * block.unit).clip(None, 2.0**32)
-        cells = len(rate)
-        self._events.add(_whole(np.bincount(cell, np.rint(kept * weights), cells)))
-        self._passed.add(_whole(np.bincount(cell, amounts, cells) - np.bincount(rows.start, amounts, cells)))
-        self._left.add(
-            _whole(
-                np.bincount(cell, np.rint(amounts * part), cells)
-                - np.bincount(rows.start, np.rint(amounts * rows.start_part), cells)
-            )
-        )
-
     def _take_trend(
         self, u: Floats, rows: Stretches, cell: Integers, part: Floats, weights: Floats, rates: Floats
     ) -> None:
@@ -318,8 +272,8 @@ class _Martingale:
         whole = u + away.take(cell, axis=1)  # `u` is less the offset of the last cell
         if self._block.drift:
             away = away + axis.drift * axis.tilt
-        passed = self._passing(g[None, :], rows, cell, part)
-        moved = self._passing(g * away, rows, cell, part)
+        passed = axis.passing(g[None, :], rows, cell, part)
+        moved = axis.passing(g * away, rows, cell, part)
         found = rates * (whole * passed - moved) - weights * g[cell] * (whole - away.take(cell, axis=1))
         self._trend.add(_rounded(found, self._block.bound).sum(axis=0))
 
@@ -328,34 +282,10 @@ class _Martingale:
         found: list[Integers] = [self._count, self._score.result()]
         for total in (self._curvature.result(), self._spread.result()):
             found += [np.diagonal(total).copy(), total[above]]
-        found.append(self._baseline())
+        found.append(self._cells.result())
         if self._block.trend:
             found.append(self._trend.result())
         return tuple(found)
-
-    def _baseline(self) -> Integers:
-        """Return 2^20 times the events less q_j times those that passed cell j, within strata."""
-        events, passed, left = (
-            [int(n) for n in each.result()] for each in (self._events, self._passed, self._left)
-        )
-        found, later = [0] * len(events), 0
-        for cell in range(len(events) - 1, -1, -1):
-            if (cell + 1) % self._bins == 0:
-                later = 0
-            found[cell] = (events[cell] << T_BITS) - self._block.hazards[cell] * (later + left[cell])
-            later += passed[cell]
-        fits = all(abs(n) < 1 << 62 for n in found)
-        return np.array(found, np.int64 if fits else object)
-
-
-def along(weights: tuple[float, ...], columns: Floats, centre: tuple[float, ...]) -> Floats:
-    """Return weights·(x - centre) of each row, x in steps: column by column, whatever a row's place."""
-    total, product = np.zeros(columns.shape[1]), np.empty(columns.shape[1])
-    for column, weight in zip(columns, weights, strict=True):
-        np.multiply(column, weight / ONE, out=product)
-        total += product
-    total -= math.fsum(weight * middle for weight, middle in zip(weights, centre, strict=True))
-    return total
 
 
 def _rounded(columns: Floats, bound: float) -> Integers:
@@ -367,14 +297,3 @@ def _beside(roots: Integers, shares: Floats) -> int:
     """Return the sum of shares of 1 in steps of 2^-40, none more than its root, squared, leaves of 1."""
     left = _WHOLE - np.einsum("ij,ij->i", roots, roots)
     return int(np.minimum(np.trunc(shares.clip(0.0, 1.0) * _WHOLE).astype(np.int64), left).sum())
-
-
-def _finer(columns: Floats, rows: Integers, bound: float) -> Integers:
-    """Return rows in finer steps, each entry within half a step of the row that was rounded."""
-    half = 1 << (_FINER - 1)
-    exact = np.rint((columns.T * (ONE / bound) - rows) * (2 * half)).clip(-half, half)
-    return (rows << _FINER) + exact.astype(np.int64)
-
-
-def _whole(sums: Floats | Integers) -> Integers:
-    return np.asarray(sums).astype(np.int64)

@@ -1,7 +1,8 @@
-"""Clipped scores of a generalised linear model at given weights, their curvature and their spread.
+"""Clipped scores of a generalised linear model at given weights, their curvature, spread and lengths.
 
 Claim. Results are the same integers for the same multiset of rows, in whichever parts and order; the score of
-one row is at most `bound` long and its part of the curvature at most `curve`, certainly.
+one row is at most `bound` long and its part of the curvature at most `curve`, certainly; each row is counted
+once among the lengths.
 Reason. w·x and u = Tx are added up column by column, and what the target says is computed for each row by
 itself (`families`). Scores and the roots of the curvature then become integers of length at most 2^20
 (`clip`), whatever rounding did. Sums of their products are exact by `cape.noise.exact_products`. A row's
@@ -21,20 +22,30 @@ import numpy as np
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
-from cape.blocks.families import TINY, Family, Logit
+from cape.blocks.families import Family, Logit
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
 from cape.core import check
-from cape.core.arrays import Floats
+from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Number, Schema
 from cape.noise import exact_products
 
-__all__ = ["Scores", "along", "check_bounds", "check_entries"]
+__all__ = [
+    "ScoreSums",
+    "Scores",
+    "along",
+    "check_bounds",
+    "check_clips",
+    "check_entries",
+    "counted",
+    "score_arrays",
+]
 
 _LARGEST = 1e100  # of weights, and of bounds of targets and offsets
 _SMALLEST = 1e-200  # of what rows are clipped at: divided by the longest of them, it is not 0
 _LARGEST_TURN = 1e30  # far above any use; squares of lengths stay far below where floats end
+_MOST_LENGTHS = 256
 LOGIT = Logit()
 _TYPICAL = 1024  # rows, for plans
 _TARGETS = 16  # for each of them, where the target is a number
@@ -45,15 +56,13 @@ class Scores(VectorBlock):
     """Over complete rows, with the linear predictor e = w·x plus an offset, and u = Tx:
 
     sums of the score s = g u, of its curvature h uu' and of its spread ss', where g and h are those of the
-    family, clipped so that s is at most `bound` long and the curvature at most `curve`, for every target: see
-    `families`. Scores have mean 0 where e is true, whatever is clipped. For two categories and log-odds, g is
-    v (p - y) and h is v p (1 - p), with the largest weight v up to 1 that is short enough for both values.
-    A row with a weight of its own, a share of the largest, counts that much.
+    family. A score that is longer than `bound` is shortened to it, and the curvature of a row to `curve`. A
+    row with a weight of its own, a share of the largest, counts that much.
 
     Arrays: count (1,), score (width,) in units of `bound`; square (width,), the diagonal of the curvature,
     and cross, what stands above it, row by row, in units of `curve`; the same for the spread, in units of
-    bound²; deviance (1,), in units of `deviance`, if that is not 0; beyond (width,), if it is asked for: the
-    directions of the scores that are cut to the bound, as vectors of length 1.
+    bound²; lengths (edges + 1,), how many scores are as long, before they are shortened, as each bin says,
+    if there are edges; deviance (1,), in units of `deviance`, if that is not 0.
 
     Attributes:
         weights: w.
@@ -61,11 +70,11 @@ class Scores(VectorBlock):
         bound: the longest that a score may be.
         curve: the largest that the curvature of a row may be.
         family: what the target is like.
+        lengths: the edges between which lengths of scores are counted; the last bin is open.
         deviance: the largest deviance of a row that counts; 0 if they are not asked for.
         offset: whether the first column beside the target is added to w·x.
         weighted: whether the last column beside the target weights rows.
-        nearest: whether scores are rounded to the nearest integers, and not toward zero.
-        beyond: whether the directions of scores that are cut are asked for.
+        cap: narrower bounds for a target that is a number, at which its cells are cut.
     """
 
     weights: tuple[float, ...]
@@ -73,11 +82,11 @@ class Scores(VectorBlock):
     bound: float
     curve: float
     family: Family = LOGIT
+    lengths: tuple[float, ...] = ()
     deviance: float = 0.0
     offset: bool = False
     weighted: bool = False
-    nearest: bool = False
-    beyond: bool = False
+    cap: tuple[float, float] | None = None
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
@@ -88,27 +97,17 @@ class Scores(VectorBlock):
             schema.category(self.design.target)
         else:
             check_bounds(schema, self.design.target)
+        if self.cap is not None:
+            for end in self.cap:
+                check.real("cap", end, least=-_LARGEST, most=_LARGEST)
         if len(self.design.beside) != self.offset + self.weighted:
             raise InvalidInput("beside the target there must be the offset and the weights, and nothing else")
         for name in self.design.beside:
             check_bounds(schema, name)
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
-        for name, value in (("bound", self.bound), ("curve", self.curve)):
-            check.real(name, value, least=_SMALLEST, most=_LARGEST)
-        check.real("deviance", self.deviance, least=0.0, most=_LARGEST)
-        pairs = width * (width - 1) // 2
-        return (
-            Array("count", (1,), 0),
-            Array("score", (width,), T_BITS),
-            *(
-                Array(name, (size,), 2 * T_BITS)
-                for what in ("curvature", "spread")
-                for name, size in ((f"{what} square", width), (f"{what} cross", pairs))
-            ),
-            *([Array("deviance", (1,), T_BITS)] if self.deviance else []),
-            *([Array("beyond", (width,), T_BITS)] if self.beyond else []),
-        )
+        check_clips(self.bound, self.curve, self.deviance, self.lengths)
+        return score_arrays(width, self.lengths, self.deviance)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
         """The sums of typical rows whose target does not depend on their features, with usual offsets and
@@ -124,17 +123,21 @@ class Scores(VectorBlock):
         above = np.triu_indices(u.shape[1], 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
         for y, chance in self._targets(schema):
-            g, h, deviance = self.at(eta, np.full(len(x), y), u.T, np.full(len(x), share))
+            target = self.capped(np.full(len(x), y))
+            g, h, lengths, deviance = self.at(eta, target, u.T, np.full(len(x), share))
+            squares = (u * u).sum(axis=1)
+            g = g * np.minimum(1.0, self.bound / np.maximum(lengths, _SMALLEST))
+            h = h * np.minimum(1.0, self.curve / np.maximum(h * squares, _SMALLEST))
             sums[0] += chance
             sums[1] += chance * (g @ u) / len(u) / self.bound
             for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
                 total = chance * (u * each[:, None]).T @ u / len(u) / unit
                 sums[place] += np.diagonal(total)
                 sums[place + 1] += total[above]
+            if self.lengths:
+                sums[6] += chance * counted(self.lengths, lengths) / len(u)
             if self.deviance:
-                sums[6] += chance * float(deviance.mean())
-            if self.beyond:
-                sums[-1] += chance * self.directions(eta, np.full(len(x), y), u.T, None).mean(axis=0)
+                sums[-1] += chance * float(deviance.mean())
         return tuple(rows * each for each in sums)
 
     def _targets(self, schema: Schema) -> list[tuple[float, float]]:
@@ -147,36 +150,65 @@ class Scores(VectorBlock):
         t = typical.Shape(column).at((np.arange(_TARGETS) + 0.5) / _TARGETS)
         return [(float(column.middle + column.half * each), 1 / _TARGETS) for each in t]
 
-    def at(self, eta: Floats, y: Floats, u: Floats, share: Floats | None) -> tuple[Floats, Floats, Floats]:
-        """Return what makes u the score, and uu' the curvature, and deviances, of rows with these weights."""
-        squares = along((ONE,) * len(u), u * u)
-        lengths = np.sqrt(squares)
-        if share is not None:
-            squares, lengths = share * squares, share * lengths
-        g, h = self.family.factors(eta, y, lengths, squares, self.bound, self.curve)
-        told = np.zeros(len(eta))
-        if self.deviance:
-            told = np.fmin(self.family.deviance(eta, y) / self.deviance, 1.0)
-        return (g, h, told) if share is None else (share * g, share * h, share * told)
+    def capped(self, y: Floats) -> Floats:
+        """Return targets cut at the caps, if there are any."""
+        return y if self.cap is None else np.clip(y, *self.cap)
 
-    def directions(self, eta: Floats, y: Floats, u: Floats, share: Floats | None) -> Floats:
-        """Return for each row that is cut the direction of its score, of length 1, else 0."""
-        none, lengths = np.zeros(len(eta)), np.sqrt(along((ONE,) * len(u), u * u))
-        g, _ = self.family.factors(eta, y, none, none, math.inf, math.inf)
-        cut = np.abs(g) * lengths * (1.0 if share is None else share) > self.bound
-        return np.asarray((np.where(cut, np.sign(g), 0.0) * u / np.maximum(lengths, TINY)).T)
+    def at(
+        self, eta: Floats, y: Floats, u: Floats, share: Floats | None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return what makes u the score, and uu' the curvature, lengths of scores, and deviances of rows with
+        these weights; none of them is clipped yet but the last."""
+        length = np.sqrt(along((ONE,) * len(u), u * u))
+        g, h = self.family.at(eta, y)
+        deviance = np.zeros(len(eta))
+        if self.deviance:
+            deviance = np.fmin(self.family.deviance(eta, y) / self.deviance, 1.0)
+        if share is not None:
+            g, h, deviance = share * g, share * h, share * deviance
+        return g, h, np.abs(g) * length, deviance
 
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
 
 
-class _Scores:
-    def __init__(self, block: Scores, run: Pass) -> None:
-        width = len(block.weights)
-        self._block, self._schema = block, run.schema
-        self._count = np.zeros(1, np.int64)
-        self._score, self._deviance, self._beyond = run.total(width), run.total(1), run.total(width)
+class ScoreSums:
+    """Sums of clipped scores of so many entries with what goes with them, part by part."""
+
+    def __init__(self, width: int, edges: tuple[float, ...], deviance: float, run: Pass) -> None:
+        self._edges, self._with_deviance = edges, deviance > 0
+        self._count, self._lengths = np.zeros(1, np.int64), np.zeros(len(edges) + 1, np.int64)
+        self._score, self._deviance = run.total(width), run.total(1)
         self._curvature, self._spread = run.total(width, width), run.total(width, width)
+
+    def put(self, scores: Integers, roots: Integers, lengths: Floats, deviance: Floats) -> None:
+        """Add rows: their scores, the roots of their curvature, one or several a row, and the others."""
+        self._count += len(scores)
+        self._score.add(scores.sum(axis=0))
+        self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
+        self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
+        if self._edges:
+            self._lengths += counted(self._edges, lengths)
+        if self._with_deviance:
+            self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
+
+    def result(self) -> Sums:
+        """Return the sums as `score_arrays` has them."""
+        above = np.triu_indices(self._score.size, 1)
+        found = [self._count, self._score.result()]
+        for total in (self._curvature.result(), self._spread.result()):
+            found += [np.diagonal(total).copy(), total[above]]
+        if self._edges:
+            found.append(self._lengths)
+        if self._with_deviance:
+            found.append(self._deviance.result())
+        return tuple(found)
+
+
+class _Scores(ScoreSums):
+    def __init__(self, block: Scores, run: Pass) -> None:
+        super().__init__(len(block.weights), block.lengths, block.deviance, run)
+        self._block, self._schema = block, run.schema
 
     def add(self, part: Part) -> None:
         block, rows = self._block, part.vectors(self._block.design)
@@ -190,33 +222,48 @@ class _Scores:
         if block.family.binary:
             y = (rows.y + ONE) / (2 * ONE)
         else:
-            y = self._number(str(block.design.target), rows.y)
-        g, h, deviance = block.at(eta, y, u, share)
-        scores = clip_rows((g * u).T, block.bound, nearest=block.nearest)
-        roots = clip_rows((np.sqrt(h) * u).T, math.sqrt(block.curve), nearest=block.nearest)
-        self._count += rows.count
-        self._score.add(scores.sum(axis=0))
-        self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
-        self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
-        if block.deviance:
-            self._deviance.add(np.rint(np.maximum(deviance, 0.0) * ONE).astype(np.int64).sum(keepdims=True))
-        if block.beyond:
-            directions = clip_rows(block.directions(eta, y, u, share), 1.0, nearest=True)
-            self._beyond.add(directions.sum(axis=0))
+            y = block.capped(self._number(str(block.design.target), rows.y))
+        g, h, lengths, deviance = block.at(eta, y, u, share)
+        scores = clip_rows((g * u).T, block.bound, nearest=True)
+        roots = clip_rows((np.sqrt(h) * u).T, math.sqrt(block.curve), nearest=True)
+        self.put(scores, roots, lengths, deviance)
 
     def _number(self, name: str, steps: Floats) -> Floats:
         """Return a column in its own unit."""
         column = self._schema.number(name)
         return column.middle + column.half / ONE * steps
 
-    def result(self) -> Sums:
-        above = np.triu_indices(len(self._block.weights), 1)
-        found = [self._count, self._score.result()]
-        for total in (self._curvature.result(), self._spread.result()):
-            found += [np.diagonal(total).copy(), total[above]]
-        if self._block.deviance:
-            found.append(self._deviance.result())
-        return (*found, self._beyond.result()) if self._block.beyond else tuple(found)
+
+def score_arrays(width: int, edges: tuple[float, ...], deviance: float) -> tuple[Array, ...]:
+    """Return the arrays of clipped scores of so many entries, and of what goes with them."""
+    pairs = width * (width - 1) // 2
+    return (
+        Array("count", (1,), 0),
+        Array("score", (width,), T_BITS),
+        *(
+            Array(name, (size,), 2 * T_BITS)
+            for what in ("curvature", "spread")
+            for name, size in ((f"{what} square", width), (f"{what} cross", pairs))
+        ),
+        *([Array("lengths", (len(edges) + 1,), 0)] if edges else []),
+        *([Array("deviance", (1,), T_BITS)] if deviance else []),
+    )
+
+
+def check_clips(bound: float, curve: float, deviance: float, edges: tuple[float, ...]) -> None:
+    """Raise `InvalidInput` unless rows can be clipped, and lengths be counted, like this."""
+    for name, value in (("bound", bound), ("curve", curve)):
+        check.real(name, value, least=_SMALLEST, most=_LARGEST)
+    check.real("deviance", deviance, least=0.0, most=_LARGEST)
+    if len(edges) > _MOST_LENGTHS or list(edges) != sorted(set(edges)):
+        raise InvalidInput(f"lengths of scores need at most {_MOST_LENGTHS} edges that rise")
+    check_entries("lengths", edges, _LARGEST)
+
+
+def counted(edges: tuple[float, ...], lengths: Floats) -> Integers:
+    """Return how many lengths fall into each bin between these edges."""
+    places = np.searchsorted(np.array(edges), lengths, side="right")
+    return np.bincount(places, minlength=len(edges) + 1).astype(np.int64)
 
 
 def check_bounds(schema: Schema, name: str) -> None:

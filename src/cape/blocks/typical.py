@@ -344,17 +344,21 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
 def _in_t(design: Design, schema: Schema, many: int) -> Floats:
     """Return the entries of so many typical rows, in units of t."""
     columns = tuple((name, schema[name], schema[name].expected) for name in design.sources)
-    return _entries_in_t(design.features, columns, many)
+    return _entries_in_t(design.features, columns, design.cut, many)
 
 
 @lru_cache(maxsize=16)
 def _entries_in_t(
-    features: tuple[str, ...], columns: tuple[tuple[str, Column, object], ...], many: int
+    features: tuple[str, ...],
+    columns: tuple[tuple[str, Column, object], ...],
+    cut: tuple[tuple[str, Number], ...],
+    many: int,
 ) -> Floats:
     """Return them; what is expected of columns stands beside them, because equal ones may differ in it."""
     cells = _cells([column for _, column, _ in columns], many)
     by_name = {name: each for (name, *_), each in zip(columns, cells, strict=True)}
-    found = basis_of(features, {name: column for name, column, _ in columns}).evaluate(by_name, many)
+    basis = basis_of(features, {name: column for name, column, _ in columns}, dict(cut))
+    found = basis.evaluate(by_name, many)
     found.setflags(write=False)
     return found
 

@@ -41,7 +41,7 @@ class CoxRegression(PrivateEstimator):
         follow_up: the time until which rows are followed; those that stay longer are censored then.
         bins: of equal width, with a constant baseline hazard each.
         edges: the ends of bins instead; the last is the end of follow-up.
-        max_iter: how many steps, "auto" for four.
+        max_iter: how many steps, "auto" for five.
         n_sites, colluding, scheme, neighbours, random_state, accountant: see `LinearRegression`.
 
     Attributes:

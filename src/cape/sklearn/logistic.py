@@ -110,7 +110,8 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
             self._set_exact(self._box.cut(X), codes)
             return self
         models = [model_of(release) for release in releases]
-        self.coef_ = np.array([[model.coefficients[name] for name in names] for model in models])
+        slopes = [dict(model.predictor.coefficients) for model in models]
+        self.coef_ = np.array([[each[name] for name in names] for each in slopes])
         intercepts = [float(model.intercept) if self.fit_intercept else 0.0 for model in models]
         self.intercept_ = np.array(intercepts)
         self.n_iter_ = np.array([getattr(model, "rounds", 1) for model in models], np.int32)
@@ -125,7 +126,7 @@ class LogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[mis
         if not self._exact:
             warnings.warn(
                 f"max_iter={most} has no effect: each step is paid for, and at most {MOST_STEPS} can be. "
-                "Leave it at 'auto', which makes six, or give fewer",
+                "Leave it at 'auto', which makes five, or give fewer",
                 IgnoredParameterWarning,
                 stacklevel=outside(),
             )

@@ -13,11 +13,20 @@ import numpy as np
 
 from cape.core.arrays import Floats
 
-__all__ = ["CLEAR", "nearest_positive", "shrunk", "spectral", "symmetric", "without_repulsion"]
+__all__ = [
+    "CLEAR",
+    "nearest_positive",
+    "shrunk",
+    "shrunk_blocks",
+    "spectral",
+    "symmetric",
+    "symmetric_root",
+    "without_repulsion",
+]
 
 
 # How many times its noise a number must be, and an eigenvalue the eigenvalues of noise, to be divided by.
-# `python -m benchmarks.logistic_choices 40 CLEAR`: with half of it the worst predictions lose 27% of log 2
+# Measured on logistic regressions: with half of it the worst predictions lose 27% of log 2
 # more, with twice of it intervals are up to 3.5 times as wide.
 CLEAR = 3.0
 
@@ -55,6 +64,36 @@ def shrunk(matrix: Floats, noise: float) -> tuple[Floats, float]:
     total = float((apart**2).sum())
     keep = max(0.0, 1 - of_noise / total) if total > 0 else 0.0
     return nearest_positive(middle * np.eye(width) + keep * apart), keep
+
+
+def shrunk_blocks(matrix: Floats, noise: float, blocks: int) -> tuple[Floats, float]:
+    """Return the matrix shrunk as far as its noise warrants, and the noise that is left in an entry.
+
+    It is shrunk toward the mean of so many blocks on the diagonal, of which there may be one; and that mean
+    toward a multiple of the identity. Of noise with a sum of squares v over k numbers that is shrunk by 1 - r
+    about v (1 - r) is left (noise, and what shrinking takes), and at least v sqrt(2 / k), by which such a sum
+    varies itself.
+    """
+    size, width = len(matrix), len(matrix) // blocks
+    parts = [slice(k * width, (k + 1) * width) for k in range(blocks)]
+    mean = np.mean([matrix[part, part] for part in parts], axis=0)
+    likely, kept = shrunk(mean, noise / math.sqrt(blocks))
+    squares = width * (width + 1) - 2
+    left = 2 + squares * max(kept, math.sqrt(4 / max(squares, 4)))
+    found = np.kron(np.eye(blocks), likely)
+    if blocks > 1:
+        apart, squares = matrix - np.kron(np.eye(blocks), mean), size * (size + 1) - squares - 2
+        kept = max(0.0, 1 - noise**2 * squares / max(float((apart**2).sum()), 1e-300))
+        found = nearest_positive(found + kept * apart)
+        left += squares * max(kept, math.sqrt(4 / squares))
+    return np.asarray(found, np.float64), noise * math.sqrt(left / (size * (size + 1)))
+
+
+def symmetric_root(matrix: Floats, power: float = 0.5, least: float = 1e-9) -> Floats:
+    """Return a power of a symmetric matrix; no eigenvalue counts as less than this part of the largest."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    values = np.maximum(values, max(least * float(values[-1]), 1e-300))
+    return np.asarray((vectors * values**power) @ vectors.T)
 
 
 def without_repulsion(values: Floats, noise: float) -> Floats:

@@ -17,18 +17,18 @@ SCHEMA = cape.Schema(
 )
 COX = {"time": "years", "event": "died", "features": ["x"]}
 CAUTIOUS = {
-    **{
-        family: cape.GLM("y", ["x"], family=family)
-        for family in ("gaussian", "poisson", "gamma", "negative-binomial")
-    },
-    "multinomial": cape.GLM("stage", ["x"], family="multinomial"),
-    "ordinal": cape.GLM("stage", ["x"], family="ordinal"),
-    "probit": cape.GLM("ill", ["x"], family="binomial", link="probit"),
-    "cox": cape.Cox(**COX),
     "weibull": cape.SurvivalRegression(**COX),
     "mixed": cape.MixedModel("y", ["x"]),
 }
 PLAIN = {
+    **{
+        family: cape.GLM("y", ["x"], family=family)
+        for family in ("gaussian", "poisson", "gamma", "negative-binomial")
+    },
+    "probit": cape.GLM("ill", ["x"], family="binomial", link="probit"),
+    "multinomial": cape.GLM("stage", ["x"], family="multinomial"),
+    "ordinal": cape.GLM("stage", ["x"], family="ordinal"),
+    "cox": cape.Cox(**COX),
     "logistic": cape.LogisticRegression("ill", ["x"]),
     "glm logistic": cape.GLM("ill", ["x"], family="binomial"),
     "linear": cape.LinearRegression("y", ["x"]),

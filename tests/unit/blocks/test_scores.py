@@ -37,12 +37,19 @@ def scores(
     generator, width = np.random.default_rng(seed), design.width(schema)
     turn = np.eye(width) + generator.normal(0, 1, (width, width))
     w = generator.normal(0, size, width)
-    return Scores(design, tuple(w.tolist()), tuple(map(tuple, turn.tolist())), bound, 2 * bound**2)
+    return Scores(
+        design,
+        tuple(w.tolist()),
+        tuple(map(tuple, turn.tolist())),
+        bound,
+        2 * bound**2,
+        lengths=(0.01, 0.3, 0.5, 2.0),
+    )
 
 
 def clipped(row: list[float], bound: float) -> list[int]:
     largest = max(bound, *map(abs, row))
-    steps = [math.trunc(entry / largest * 2**20) for entry in row]
+    steps = [round(entry / largest * 2**20) for entry in row]
     square = sum(k * k for k in steps)
     if square <= 2**40:
         return steps
@@ -61,16 +68,19 @@ def along(weights: Any, x: list[int]) -> float:
 
 def one_row(x: list[int], y: int, block: Scores) -> tuple[list[int], list[int]]:
     """The score of a row and the root of its curvature, in steps."""
-    p = float(expit(along(block.weights, x)))
+    eta = along(block.weights, x)
+    p, q = float(expit(eta)), float(expit(-eta))
     u = [along(row, x) for row in block.turn]
-    square = 0.0
-    for entry in u:
-        square += entry * entry
-    bent, longest = p * (1 - p), max(p, 1 - p) * math.sqrt(square)
-    v = min(1.0, block.bound / max(longest, 1e-300), block.curve / max(bent * square, 1e-300))
-    g = v * (p - (y + 2**20) / 2**21)
-    root = math.sqrt(v * bent)
+    g, root = (q if y > 0 else -p), math.sqrt(p * q)
     return clipped([g * k for k in u], block.bound), clipped([root * k for k in u], math.sqrt(block.curve))
+
+
+def length_of(x: list[int], y: int, block: Scores) -> float:
+    """The length of a score before it is clipped."""
+    eta, square = along(block.weights, x), 0.0
+    for row in block.turn:
+        square += along(row, x) ** 2
+    return (float(expit(-eta)) if y > 0 else float(expit(eta))) * math.sqrt(square)
 
 
 def slow(rows: list[dict[str, Any]], block: Scores, schema: Schema = SCHEMA) -> tuple[np.ndarray, ...]:
@@ -89,6 +99,8 @@ def slow(rows: list[dict[str, Any]], block: Scores, schema: Schema = SCHEMA) -> 
                 out[at][i] += vector[i] * vector[i]
             for n, (i, j) in enumerate(above):
                 out[at + 1][n] += vector[i] * vector[j]
+        if block.lengths:
+            out[6][sum(length_of(x, y, block) >= edge for edge in block.lengths)] += 1
     return tuple(out)
 
 
@@ -114,14 +126,14 @@ def test_where_nothing_is_clipped_it_is_gradient_and_hessian_of_the_logistic_los
     block = scores(design, 1, bound=20.0)
     w, turn = np.array(block.weights), np.array(block.turn)
     x, y = (array / 2**20 for array in Table("a", rows, SCHEMA).vectors(design))  # type: ignore[operator]
-    _, score, square, cross, spread, _ = Table("a", rows, SCHEMA).sums([block])[0]
+    _, score, square, cross, spread, _, _ = Table("a", rows, SCHEMA).sums([block])[0]
 
     def loss(v: np.ndarray) -> float:
         return float(np.logaddexp(0, -y * (x @ v)).sum())
 
     step = 1e-5
     slopes = np.array([(loss(w + step * e) - loss(w - step * e)) / (2 * step) for e in np.eye(len(w))])
-    assert np.allclose(20 * score / 2**20, turn @ slopes, atol=20 * len(x) * 2**-19)
+    assert np.allclose(20 * score / 2**20, -turn @ slopes, atol=20 * len(x) * 2**-19)
     p = 1 / (1 + np.exp(-x @ w))
     u = x @ turn.T
     hessian = (u.T * (p * (1 - p))) @ u
@@ -131,18 +143,30 @@ def test_where_nothing_is_clipped_it_is_gradient_and_hessian_of_the_logistic_los
     assert np.allclose(400 * spread / 2**40, (residual**2).sum(axis=0), atol=len(x) * 1e-3)
 
 
-def test_clipped_scores_have_mean_0_where_the_log_odds_are_true() -> None:
-    """Either category, weighted by its probability: what is clipped away leaves no bias."""
+def test_a_longer_score_is_shortened_and_keeps_its_direction() -> None:
     schema = Schema(a=(-1, 1), c=(-1, 1), b=["no", "yes"])
     block = scores(Design(("a", "c"), "b"), 4, 4.0, schema, bound=0.05)
+    cut = 0
     for a, c in np.random.default_rng(0).uniform(-1, 1, (50, 2)):
         x = [math.trunc(v / math.sqrt(2) * 2**20) for v in (a, c)]
-        p = float(expit(along(block.weights, x)))
-        no, yes = (one_row(x, y, block)[0] for y in (-(2**20), 2**20))
-        assert (
-            math.hypot(*no) + math.hypot(*yes) < 2**20 * math.hypot(*(along(t, x) for t in block.turn)) / 0.05
-        )
-        assert np.allclose((1 - p) * np.array(no) + p * np.array(yes), 0, atol=2)
+        for y in (-(2**20), 2**20):
+            found, length = np.array(one_row(x, y, block)[0]), length_of(x, y, block)
+            whole = np.array(one_row(x, y, replace(block, bound=100.0))[0]) * 2000.0
+            assert math.hypot(*found) == pytest.approx(min(length / 0.05, 1) * 2**20, abs=4)
+            if length > 0.05:
+                cut += 1
+                cosine = found @ whole / math.hypot(*found) / math.hypot(*whole)
+                assert cosine == pytest.approx(1, abs=1e-2)
+    assert cut > 20
+
+
+def test_a_target_is_cut_at_its_cap() -> None:
+    schema = Schema(a=Number(-1, 1, missing=False), y=Number(0, 100, missing=False))
+    rows = pl.DataFrame({"a": [0.5, -0.5, 1.0], "y": [3.0, 90.0, 100.0]})
+    block = Scores(Design(("a",), "y"), (0.0,), ((1.0,),), 50.0, 1.0, Gaussian(), cap=(5.0, 20.0))
+    _, score, *_ = Table("a", rows, schema).sums([block])[0]
+    x = np.array(rows["a"])
+    assert score[0] * 50 / 2**20 == pytest.approx(x @ [5.0, 20.0, 20.0], abs=1e-3)
 
 
 def test_order_and_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +240,9 @@ def test_a_total_beyond_64_bits_is_exact(place: str, monkeypatch: pytest.MonkeyP
         (Scores(Design(("x",), "b"), (1.0,), ((1e31,),), 1.0, 1.0), "turn"),
         (Scores(Design(("x",), "b"), (1.0,), ((1.0,),), 0.0, 1.0), "bound"),
         (Scores(Design(("x",), "b"), (1.0,), ((1.0,),), 1.0, float("inf")), "curve"),
+        (Scores(Design(("x",), "b"), (1.0,), ((1.0,),), 1.0, 1.0, lengths=(2.0, 1.0)), "edges that rise"),
+        (Scores(Design(("x",), "b"), (1.0,), ((1.0,),), 1.0, 1.0, lengths=(math.inf,)), "lengths"),
+        (Scores(Design(("x",), "y"), (1.0,), ((1.0,),), 1.0, 1.0, Poisson(), cap=(0.0, math.nan)), "cap"),
     ],
 )
 def test_blocks_that_cannot_be_right(block: Scores, problem: str) -> None:
@@ -227,11 +254,15 @@ def test_blocks_that_cannot_be_right(block: Scores, problem: str) -> None:
 class Odd(Family):
     """A family with mistakes: nothing that it says of some rows is a number."""
 
-    def factors(
-        self, eta: Floats, y: Floats, length: Floats, square: Floats, bound: float, curve: float
-    ) -> tuple[Floats, Floats]:
+    def at(self, eta: Floats, y: Floats) -> tuple[Floats, Floats]:
         wrong = np.array([np.nan, np.inf, -np.inf, 0.3])[np.arange(len(y)) % 4]
         return wrong, np.abs(wrong)
+
+    def mean(self, eta: Floats) -> Floats:
+        return eta
+
+    def link(self, mean: float) -> float:
+        return mean
 
     def deviance(self, eta: Floats, y: Floats) -> Floats:
         return np.array([np.nan, np.inf, -np.inf, 1.0])[np.arange(len(y)) % 4]
@@ -240,23 +271,24 @@ class Odd(Family):
 def test_what_is_not_a_number_never_becomes_an_integer() -> None:
     """As an int64 it would be -2^63, which is further than any row may move a sum."""
     schema = Schema(a=Number(-1, 1, missing=False), y=Number(0, 1, missing=False))
-    block = Scores(Design(("a",), "y"), (0.0,), ((1.0,),), 1.0, 1.0, Odd(), 2.0, nearest=True)
+    block = Scores(Design(("a",), "y"), (0.0,), ((1.0,),), 1.0, 1.0, Odd(), (0.1, 0.5), 2.0)
     rows = pl.DataFrame({"a": [1.0] * 4, "y": [0.5] * 4})
     with np.errstate(invalid="ignore"):
-        count, score, square, _, _, _, deviance = Table("a", rows, schema).sums([block])[0]
+        count, score, square, _, _, _, lengths, deviance = Table("a", rows, schema).sums([block])[0]
     assert count.tolist() == [4]
+    assert lengths.tolist() == [0, 1, 3]  # each row once
     assert score.tolist() == [round(0.3 * 2**20)]
     assert square[0] == pytest.approx(0.3 * 2**40, rel=1e-5)
     assert deviance.tolist() == [2**20 + 2**20 + 0 + 2**19]
 
 
-@pytest.mark.parametrize("family", [Gamma(0.5), NegativeBinomial(1e6), Poisson(), Gaussian(1.0)])
+@pytest.mark.parametrize("family", [Gamma(), NegativeBinomial(1e6), Poisson(), Gaussian()])
 def test_bounds_at_which_floats_overflow_are_refused(family: Family) -> None:
     """With 1e300 / 1e-13 a deviance would be infinity less infinity."""
     for low, high, offset in ((1e-5, 1e300, 1.0), (1.0, 2.0, 1e300)):
         schema = Schema(a=(-1, 1), o=(0, offset), y=(low, high))
         block = Scores(
-            Design(("a",), "y", beside=("o",)), (0.0,), ((1.0,),), 1.0, 1.0, family, 1.0, offset=True
+            Design(("a",), "y", beside=("o",)), (0.0,), ((1.0,),), 1.0, 1.0, family, deviance=1.0, offset=True
         )
         with pytest.raises(InvalidInput, match="bounds between -1e"):
             block.arrays(schema)
@@ -269,26 +301,3 @@ def test_what_rows_are_clipped_at_is_not_too_small_to_be_divided() -> None:
         replace(block, bound=5e-324).arrays(schema)
     with pytest.raises(InvalidInput, match="curve"):
         replace(block, curve=5e-324).arrays(schema)
-
-
-def test_directions_of_cut_scores_are_counted_and_never_longer_than_1() -> None:
-    schema = Schema(a=Number(-1, 1), b=Number(-1, 1), y=Number(-10, 10))
-    generator = np.random.default_rng(5)
-    rows = pl.DataFrame({name: generator.uniform(-1, 1, 400) for name in ("a", "b")}).with_columns(
-        y=pl.Series(generator.normal(0, 3, 400))
-    )
-    block = Scores(
-        Design(("a", "b"), "y"), (0.0, 0.0), ((1.0, 0.5), (-0.5, 2.0)), 1.5, 9.0, Gaussian(9.0), 1.0,
-        nearest=True, beyond=True,
-    )  # fmt: skip
-    x, y = (array / 2**20 for array in Table("a", rows, schema).vectors(block.design))  # type: ignore[operator]
-    u = x @ np.array(block.turn).T
-    lengths = np.linalg.norm(u, axis=1)
-    cut = 10 * np.abs(y) * lengths > 1.5
-    wanted = (-np.sign(y) * cut)[:, None] * u / lengths[:, None]
-    assert 0.2 < cut.mean() < 0.95
-    found = Table("a", rows, schema).sums([block])[0][-1] / 2**20
-    assert found == pytest.approx(wanted.sum(axis=0), abs=400 * 2**-20)
-    for row in range(0, 400, 40):
-        one = Table("a", rows[row : row + 1], schema).sums([block])[0][-1]
-        assert sum(int(k) ** 2 for k in one) <= 2**40

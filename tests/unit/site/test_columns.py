@@ -65,6 +65,7 @@ GIVEN: dict[str, Any] = {  # arguments that name no column, and must be given or
 }
 LEFT = {  # and those that stay as they are
     "activation",
+    "cap",  # its keys name columns
     "center",
     "checkpoint",
     "clip",

@@ -242,6 +242,7 @@ def fitted(rows, blobs):
     yield MLPClassifier(**LITTLE_NOISE, **BOUNDS, max_iter=5).fit(blobs.X, blobs.y), "predict_proba"
 
 
+@pytest.mark.filterwarnings("ignore:log-odds grow:cape.TooNoisyWarning")  # a line separates these classes
 def test_a_fitted_estimator_pickles_without_its_rows(rows, blobs):
     for estimator, method in fitted(rows, blobs):
         X = rows.X if estimator.n_features_in_ == 3 else blobs.X

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.stats.matrices import nearest_positive, shrunk, spectral, symmetric, without_repulsion
+from cape.stats.matrices import (
+    nearest_positive,
+    shrunk,
+    shrunk_blocks,
+    spectral,
+    symmetric,
+    symmetric_root,
+    without_repulsion,
+)
 
 SEEDS = st.integers(0, 10_000)
 
@@ -74,3 +82,40 @@ def test_what_noise_adds_to_eigenvalues_is_taken_off():
     assert abs(np.mean(raw, axis=0)[0] - 1) > 0.008
     assert np.mean(found, axis=0) == pytest.approx(true, abs=0.006)
     assert without_repulsion(true, 0.0).tolist() == true.tolist()
+
+
+def test_blocks_are_shrunk_toward_each_other_and_what_is_left_of_noise_is_known():
+    """Three blocks that are alike but for noise: the error is a third of it, and said not to be less."""
+    rng, block, noise = np.random.default_rng(3), np.diag([0.4, 0.8, 1.0, 1.8]), 0.5
+    true, errors, said, alone = np.kron(np.eye(3), block), [], [], []
+    for _ in range(300):
+        matrix = true + noisy(rng, 12, noise)
+        found, left = shrunk_blocks(matrix, noise, 3)
+        errors.append(((found - true) ** 2).sum())
+        said.append(left**2 * 12 * 13)
+        alone.append(((shrunk(matrix, noise)[0] - true) ** 2).sum())
+        assert np.linalg.eigvalsh(found)[0] > -1e-12
+    assert np.mean(errors) < min(0.3 * noise**2 * 12 * 13, np.mean(alone))
+    assert np.mean(errors) < np.mean(said) < 3 * np.mean(errors)
+
+
+def test_blocks_that_differ_by_more_than_noise_stay_as_they_are():
+    true, noise = np.diag([1.0, 2.0, 30.0, 40.0]), 0.01
+    found, left = shrunk_blocks(true + noisy(np.random.default_rng(4), 4, noise), noise, 2)
+    assert found == pytest.approx(true, abs=5 * noise)
+    assert left == pytest.approx(noise, rel=1e-3)
+
+
+def test_one_block_is_shrunk_toward_a_multiple_of_the_identity():
+    matrix = np.eye(5) + noisy(np.random.default_rng(5), 5, 0.3)
+    assert shrunk_blocks(matrix, 0.3, 1)[0] == pytest.approx(shrunk(matrix, 0.3)[0])
+
+
+def test_powers_of_a_symmetric_matrix_are_those_of_its_eigenvalues():
+    root = np.random.default_rng(6).normal(size=(4, 4))
+    matrix = root @ root.T + np.eye(4)
+    half = symmetric_root(matrix)
+    assert half == pytest.approx(half.T)
+    assert half @ half == pytest.approx(matrix)
+    assert symmetric_root(matrix, -0.5) == pytest.approx(np.linalg.inv(half))
+    assert np.linalg.eigvalsh(symmetric_root(np.diag([1.0, -3.0])))[0] == pytest.approx(1e-9**0.5)

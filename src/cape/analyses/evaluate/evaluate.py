@@ -209,6 +209,8 @@ class Evaluate(Analysis):
         return False
 
     def _design(self) -> Design:
+        if isinstance(self.model, Predictor):
+            return self.model.design()
         target, features, _ = self._about()
         return Design(features, target, cube=True)
 

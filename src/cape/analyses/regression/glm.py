@@ -8,57 +8,62 @@ follows a released sum is post-processing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from cape.analyses.regression.by_scores import ByScores, Fitted, stepwise
-from cape.analyses.regression.diagnostics import dispersion, explained, score_test
+from cape.analyses.regression.diagnostics import (
+    alpha_of,
+    deviance_of,
+    deviance_of_constant,
+    deviance_of_share,
+    dispersion,
+    share_of,
+)
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.glm_model import GLMModel
-from cape.analyses.regression.joint import WaldTest
-from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood, Numbers
+from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
+from cape.analyses.regression.marginals import Marginals, weight_share
 from cape.analyses.regression.multinomial import ChoiceRegression
-from cape.analyses.regression.scores import ASYMMETRIC, Point, Scale, Step, score_query
-from cape.blocks import Design
+from cape.analyses.regression.score_regression import Fitted, ScoreRegression, score_arguments
+from cape.blocks import Design, Scores
+from cape.blocks.families import Family
 from cape.blocks.typical import Shape, steepest
-from cape.core.arrays import Floats
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined
 from cape.engine.query import AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.show.numbers import count
-from cape.stats.estimates import Estimate
+from cape.stats.estimates import Estimate, unknown
+from cape.stats.score_steps import Point, ScoreStep
 
 __all__ = ["GLM"]
 
 LARGEST_OFFSET = 20.0
-WIDE = 5.0  # an identity: half the width of the target's bounds, in SDs of what features predict of it
-WIDER = 4.0  # times the bound on scores, after a step that showed it
-FURTHEST = 2.0  # the SD over people by which a step may change predictors
+# The largest deviance of a row that counts; of numbers, in typical ones, with noise and without.
+_BINARY, _OTHERS, _EXACT = 16.0, 30.0, 1000.0
 CHOICES = ("multinomial", "ordinal")
 
 
 @dataclass(frozen=True, init=False)
-class GLM(ByScores):
+class GLM(ScoreRegression):
     """A target of a family of distributions, whose mean, by a link, is linear in the features.
 
     >>> fitted = consortium.release(GLM("chol", ["age", "sex"], family="gamma"), share=0.2)
     >>> fitted.model.ratios, fitted.model.test("age", "sex=male").p
 
-    Each of `rounds` steps asks for the sum over rows of scores, the gradient of the log-likelihood, with its
-    curvature and its spread, as `LogisticRegression` does, which is one of its families. Scores are clipped
-    as far as noise makes that worth while, in a way that leaves their mean at 0 where the family is right:
-    see `families`. A family of numbers starts from a linear regression of its target, or of a logarithm of
-    it. `LinearRegression` starts from second moments, and goes on by steps of the family "gaussian" or by
-    more second moments, whichever has less noise.
+    A first stage looks at each column by itself: numbers are capped at a released quantile, about 1% of rows
+    on each side, where their bounds are much wider than the data (`cap`), and what was capped is said. Each
+    of `rounds` steps then asks for the sum over rows of scores, the gradient of the log-likelihood, with its
+    curvature and its spread. Scores that are longer than a bound are shortened to it; a histogram of their
+    lengths says which bound makes the whole error smallest, and what it left out counts in intervals.
 
-    Sampling errors are robust: those of a sandwich, whatever the variance of the target is. Intervals count
-    noise, sampling, and what the last step leaves.
+    Estimates are those of the same model without privacy, on the capped columns, whether the model is right
+    or not. Sampling errors are those of a sandwich, whatever the variance of the target is. For
+    "negative-binomial" alpha is estimated from the steps before the last and then held fixed.
 
-    **Sensitivity** sqrt(5.02) for each step under replace-one, in units of the bound on scores: see `scores`.
+    **Sensitivity** of each step: see `score_query`; of the first stage: see `marginals`.
 
     Args:
         target: for "binomial" a column with two categories, whose second is what probabilities are of;
@@ -75,10 +80,11 @@ class GLM(ByScores):
         formula: target and features in one text, as in "visits ~ age * sex + spline(bmi, 4) + site".
         offset: a numeric column that is added to the predictor as it is: the logarithm of a time at risk.
         weights: a numeric column of at least 0: how much each row counts, in shares of its upper bound.
-        rounds: how many steps, or "auto" for six.
+        rounds: how many steps, or "auto" for five.
         intercept: whether the predictor may be other than 0 where all features are in the middle of their
             bounds (or in their first category).
         norm: the length that rows are shortened to, in units of half their bounds.
+        cap: "auto", "none", or where columns are cut, as in {"visits": (0, 24)}.
     """
 
     kind: ClassVar[str] = "glm"
@@ -106,6 +112,7 @@ class GLM(ByScores):
         rounds: int | Literal["auto"] = "auto",
         intercept: bool = True,
         norm: float | None = None,
+        cap: Any = "auto",
     ) -> None:
         target, features = target_and_features(target, features, formula)
         families = [*dict.fromkeys(name for name, _ in LIKELIHOODS), *CHOICES]
@@ -128,13 +135,13 @@ class GLM(ByScores):
                 "an ordinal model has thresholds in place of an intercept: leave intercept out"
             )
         self._set(
-            **stepwise(target, features, rounds=rounds, intercept=intercept, norm=norm, least=2),
+            **score_arguments(target, features, rounds=rounds, intercept=intercept, norm=norm, cap=cap),
             family=family,
             link=link,
             offset=offset,
             weights=weights,
         )
-        self._design(False)  # refuses a target among the features
+        self._design()  # refuses a target among the features
 
     @property
     def likelihood(self) -> Likelihood:
@@ -154,15 +161,20 @@ class GLM(ByScores):
             rounds=self.rounds,
             intercept=self.intercept,
             norm=self.norm,
+            cap=self.cap,
         )
 
     @property
     def predictor(self) -> str:  # type: ignore[override]
         return "log-odds" if self.family in CHOICES else self.likelihood.predictor
 
-    def _design(self, scores: bool) -> Design:
-        beside = tuple(name for name in (self.offset, self.weights) if name is not None)
-        return replace(super()._design(scores), beside=beside if scores else ())
+    @property
+    def _beside(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.offset, self.weights) if name is not None)
+
+    @property
+    def _curved(self) -> bool:
+        return self.likelihood.curved
 
     def _check(self, schema: Schema) -> None:
         if self.family not in CHOICES:
@@ -183,83 +195,48 @@ class GLM(ByScores):
         if self.weights is not None and schema.number(self.weights).low < 0:
             raise InvalidInput(f"weights {self.weights!r} must have a lower bound of at least 0")
 
-    def _query(self, point: Point, schema: Schema, neighbours: Neighbours) -> Query:
-        beside = (self.offset is not None, self.weights is not None)
-        return score_query(self._design(True), point, schema, neighbours, beside)
+    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Family:
+        """Return the family, with the dispersion that the last step shows."""
+        if self.family != "negative-binomial":
+            return self.likelihood.made(1.0)
+        y, chance = self._likely(marginals, schema)
+        mean = max(float(chance @ y), 1e-9)
+        if not steps:
+            extra = float(chance @ (y - mean) ** 2) - mean
+            return self.likelihood.made(max(extra, 0.1 * mean**2) / mean**2)
+        return self.likelihood.made(alpha_of(steps, mean))
 
-    def _begin(self, schema: Schema) -> Point:
-        width, likelihood = self._width(schema), self.likelihood
-        if isinstance(likelihood, Numbers):
-            return likelihood.start(schema.number(self.target), width)
-        assert isinstance(likelihood, Binary)
-        return likelihood.start(width)
+    def _block(self, point: Point, design: Design, family: Family, marginals: Marginals | None) -> Scores:
+        block = super()._block(point, design, family, marginals)
+        assert isinstance(block, Scores)
+        return replace(block, offset=self.offset is not None, weighted=self.weights is not None)
 
-    def _read(self, answer: Answer, point: Point, steps: list[Step], schema: Schema) -> Step:
-        step = super()._read(answer, point, steps, schema)
-        if not isinstance(self.likelihood, Numbers):
-            return step
-        if steps:
-            return step if step.beyond is None else self._measured(step)
-        return self.likelihood.started(step, self._constant, self._shift(schema))
+    def _most_deviance(self, point: Point, family: Family) -> float:
+        if family.binary:
+            return _BINARY
+        typical = max(1.0, float(point.size / point.bend**0.5) ** 2)
+        return (_EXACT if point.exact else _OTHERS) * typical
 
-    def _measured(self, step: Step) -> Step:
-        """Return a step with the spread of residuals that it shows."""
-        assert isinstance(self.likelihood, Numbers)
-        return replace(step, deviation=self.likelihood.next(step, self._constant).deviation)
+    def _shift(self, marginals: Marginals | None, schema: Schema) -> float:
+        if self.offset is None:
+            return 0.0
+        if marginals is not None:
+            return marginals.numbers[self.offset].mean
+        return Shape(schema.number(self.offset)).expected.mean
 
-    def _shift(self, schema: Schema) -> float:
-        """What the predictor typically has beside w·x."""
-        return 0.0 if self.offset is None else Shape(schema.number(self.offset)).expected.mean
-
-    def _counted(self, steps: list[Step]) -> list[Step]:
-        """The first step of a family of numbers only says where to start; without noise the last says all.
-
-        Where residuals are not symmetric, clipping takes as much from an earlier step as from the last one,
-        and in the same direction: taking means of steps makes it no smaller.
-        """
-        if len(steps) == 1 or not (steps[-1].silent or isinstance(self.likelihood, Numbers)):
-            return steps
-        if steps[-1].silent:
-            return steps[-1:]
-        counted, last = steps[1:], steps[-1]
-        if last.lopsided(ASYMMETRIC):
-            return [replace(step, least_cut=last.cut * math.sqrt(len(counted))) for step in counted]
-        return counted
-
-    def _origin(self, steps: list[Step]) -> Floats | None:
-        return steps[0].point.weights
-
-    def _scale(self, steps: list[Step], schema: Schema) -> Scale:
-        likelihood = self.likelihood
-        if isinstance(likelihood, Numbers):
-            scale = steps[-1].after or likelihood.next(steps[-1], self._constant)
-            if self.family != "gaussian":
-                return scale
-            wide = WIDER if steps[-1].lopsided(0.999) else 1.0
-            return replace(scale, beyond=True, wide=wide, most=2 * schema.number(self.target).half)
-        assert isinstance(likelihood, Binary)
-        return likelihood.scale
+    def _share(self, marginals: Marginals | None, schema: Schema) -> float:
+        if self.weights is None:
+            return 1.0
+        if marginals is not None:
+            return marginals.share(self.weights)
+        column = schema.number(self.weights)
+        return weight_share(Shape(column).expected.mean, column.high)
 
     def _moved(self, schema: Schema) -> float:
         return 2 * schema.number(self.target).half if self.link == "identity" else super()._moved(schema)
 
     def _middle(self, schema: Schema) -> float:
         return schema.number(self.target).middle if self.link == "identity" else 0.0
-
-    def _spread(self, steps: list[Step]) -> float:
-        start = steps[0].point.scale
-        return start.deviation / WIDE if self.link == "identity" else super()._spread(steps)
-
-    def _move(self, step: Step, weights: Floats) -> Floats:
-        likelihood = self.likelihood
-        return (
-            step.toward(weights, FURTHEST)
-            if isinstance(likelihood, Numbers) and self.link == "log"
-            else weights
-        )
-
-    def stages(self) -> tuple[float, ...]:
-        return super().stages() if self._made is None else self._made.stages()
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         self._check(schema)
@@ -297,13 +274,18 @@ class GLM(ByScores):
             schema = schema.changed({self.target: Category((0, 1))})
         return steepest(schema, self.target, self.features)
 
-    def _told(self, steps: list[Step], schema: Schema) -> AnalysisResult:
+    def _result(
+        self,
+        steps: list[ScoreStep],
+        marginals: Marginals | None,
+        design: Design,
+        family: Family,
+        schema: Schema,
+    ) -> AnalysisResult:
         """Return the model of what these steps say."""
-        if isinstance(self.likelihood, Numbers) and len(steps) > 1:
-            steps = [*steps[:-1], self.likelihood.adjusted(steps[-1], self._constant)]
-        fitted = self._fitted(steps, schema)
-        self._warn_of_left(fitted)
+        fitted = self._fitted(steps, marginals, design, schema)
         kept = fitted.estimates if self.intercept else fitted.estimates[1:]
+        deviance = deviance_of(steps[-1])
         model = GLMModel(
             self.target,
             self.family,
@@ -313,22 +295,32 @@ class GLM(ByScores):
             kept,
             fitted.joint,
             tuple(float(w) for w in fitted.weights),
-            fitted.estimates[0].value,
+            float(fitted.units.values(fitted.weights)[0]),
             len(steps),
             steps[-1].count,
             self._note(fitted),
             self.offset,
-            *self._diagnosed(fitted),
+            deviance,
+            self._explained(deviance, steps[-1], marginals, fitted),
+            dispersion(steps[-1], self.likelihood, family),
+            fitted.joint.test(*fitted.units.names),
+            fitted.limited,
+            fitted.means,
         )
         return AnalysisResult(kept, model)
 
-    def _diagnosed(self, fitted: Fitted) -> tuple[Estimate, Estimate, Estimate | None, WaldTest]:
-        """Return the deviance, pseudo-R², the dispersion and the score test."""
-        steps, first = fitted.steps, self._constant
+    def _explained(
+        self, deviance: Estimate, last: ScoreStep, marginals: Marginals | None, fitted: Fitted
+    ) -> Estimate:
+        """Return which share of the deviance of a constant the features explain."""
         plain = self.offset is None and self.weights is None
-        deviance = explained(steps, self.likelihood, first, plain)
-        told = dispersion(steps[-1], self.likelihood, first)
-        return *deviance, told, score_test(steps[0], first if plain else 0.0, fitted.units.names)
+        if marginals is not None and self.likelihood.binary and self.intercept and plain:
+            share, doubt = float(marginals.shares[self.target][1]), marginals.doubts[self.target]
+            constant, beside = deviance_of_share(share, doubt, last.count)
+        else:
+            constant, beside = deviance_of_constant(deviance, last, self.intercept, fitted)
+        found = share_of(deviance, constant, beside)
+        return unknown("pseudo-R²", 0.0, 1.0) if found is None else found
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

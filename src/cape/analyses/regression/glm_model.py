@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from cape.analyses.caution import CAUTION
 from cape.analyses.regression.diagnostics import AtLeast
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
-from cape.analyses.regression.likelihoods import LIKELIHOODS, Binary, Likelihood
+from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -40,9 +40,10 @@ class GLMModel(Tested, Portable):
 
     Attributes:
         estimates: the intercept, if there is one, and the change of the predictor per unit of each feature.
-        joint: estimates that nothing draws to 0, together, with the covariances of their errors.
-        weights: likely weights of (1, x), with x as sites make it.
-        intercept: the predictor where numbers and indicators of categories are all 0, and the offset is.
+        joint: the estimates together, with the covariances of their errors.
+        weights: of predictions, for (1, x), with x as sites make it: estimates, drawn to no effect as far as
+            noise hides them.
+        intercept: of predictions, where numbers and indicators of categories are all 0, and the offset is.
         rounds: the steps that were made.
         count: how many complete rows there are.
         calibration: what the estimates are.
@@ -51,7 +52,9 @@ class GLMModel(Tested, Portable):
         pseudo_r2: the share of the deviance of a constant that features explain; McFadden's for log-odds,
             elsewhere approximate, from the quadratic form of the slopes.
         dispersion: of the family, or, where it has none, the variance over that of the family.
-        score_test: Rao's test of whether no feature matters, from the first step.
+        score_test: Wald's test of whether no feature matters.
+        limited: what was capped and shortened.
+        means: released means of numeric features: where the reference is.
     """
 
     target: str
@@ -71,6 +74,8 @@ class GLMModel(Tested, Portable):
     pseudo_r2: Estimate
     dispersion: Estimate | None
     score_test: WaldTest
+    limited: Limited = NOTHING
+    means: tuple[tuple[str, float], ...] = ()
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -84,13 +89,18 @@ class GLMModel(Tested, Portable):
     @property
     def classes(self) -> tuple[Any, ...]:
         """The categories of the target, if it has two."""
-        binary = isinstance(self._likelihood, Binary)
+        binary = self._likelihood.binary
         return self.schema.category(self.target).values if binary else (None, None)
 
     @cached_property
     def coefficients(self) -> dict[str, float]:
         """The change of the predictor per unit of each feature; of a category, against its first value."""
         return {each.label: each.value for each in self._slopes}
+
+    @property
+    def _predicting(self) -> dict[str, float]:
+        units = Units(self.design, self.schema)
+        return dict(zip(units.names, map(float, units.values(np.array(self.weights))[1:]), strict=True))
 
     @property
     def _slopes(self) -> tuple[Estimate, ...]:
@@ -120,11 +130,11 @@ class GLMModel(Tested, Portable):
 
         NaN where a feature is missing.
         """
-        return self._likelihood.mean(self.decision_function(data))
+        return self._likelihood.made(1.0).mean(self.decision_function(data))
 
     def predict_proba(self, data: Any) -> Floats:
         """Return the probabilities of both categories, one row each."""
-        if not isinstance(self._likelihood, Binary):
+        if not self._likelihood.binary:
             raise InvalidInput(f"family {self.family!r} predicts means, not probabilities: use predict")
         positive = self.predict(data)
         return np.stack([1 - positive, positive], axis=1)
@@ -138,7 +148,7 @@ class GLMModel(Tested, Portable):
     def title(self) -> str:
         """What stands above the table."""
         what = self.schema.title(self.target)
-        if isinstance(self._likelihood, Binary):
+        if self._likelihood.binary:
             what = f"{self.schema.label(self.target)} = {self.schema.category(self.target).values[1]}"
         return f"{self._predictor} of {what}, {self.family} ({self.count:,.0f} rows)"
 
@@ -161,16 +171,7 @@ class GLMModel(Tested, Portable):
     @cached_property
     def reference(self) -> Reference | None:
         """The predictor at typical values of the features, if there are such."""
-        return reference(self.joint, self.schema)
-
-    @property
-    def _caution(self) -> dict[str, str]:
-        """What is to be said of its intervals: nothing of a logistic regression's."""
-        return {} if (self.family, self.link) == ("binomial", "logit") else {"caution": CAUTION}
-
-    def portable(self) -> dict[str, Any]:
-        """Return it as plain data for other programs."""
-        return self._caution | super().portable()
+        return reference(self.joint, self.schema, dict(self.means))
 
     def notes(self) -> Sequence[str]:
         """Return what the estimates are, and how the model fits."""
@@ -184,7 +185,7 @@ class GLMModel(Tested, Portable):
                 "is about 1: the family does not fit, and means and ratios may be far off."
             )
         if not math.isnan(self.score_test.p):
-            notes.append(f"Score test that no feature matters: {p_said(self.score_test.p)}.")
+            notes.append(f"Test that no feature matters (Wald): {p_said(self.score_test.p)}.")
         if self.reference is not None:
             what = f"the mean of {self.schema.title(self.target)}"
             if self.classes[1] is not None:
@@ -192,22 +193,21 @@ class GLMModel(Tested, Portable):
             what += "" if self.offset is None else f", with {self.schema.label(self.offset)} (offset) 0,"
             notes.insert(0, self.reference.said(what, self._mean))
         notes.append("Standard errors are robust: they do not assume the variance that the family has.")
-        return [*self._caution.values(), *notes]
+        return [*notes, *self.limited.notes(self.schema, self.count)]
 
     def _mean(self, predictor: float) -> float:
-        return float(self._likelihood.mean(np.array([predictor]))[0])
+        return float(self._likelihood.made(1.0).mean(np.array([predictor]))[0])
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients per what `per` says, predictions per unit."""
         fits = {"deviance": self.deviance, "pseudo_r2": self.pseudo_r2, "dispersion": self.dispersion}
         return plain(
             {
-                **self._caution,
                 "target": self.target,
                 "family": self.family,
                 "link": self.link,
                 **plainly(self.estimates, self.coefficients, self.schema),
-                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "predictions": {"intercept": self.intercept, "coefficients": self._predicting},
                 "reference": self.reference and self.reference.to_dict(),
                 "offset": self.offset,
                 "steps": self.rounds,
@@ -218,6 +218,7 @@ class GLMModel(Tested, Portable):
                 },
                 "score_test": self.score_test.to_dict(),
                 "covariance": self.covariance.to_dict(),
+                "limited": self.limited.to_dict(),
             }
         )
 

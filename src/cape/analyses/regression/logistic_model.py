@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -37,11 +38,14 @@ class LogisticModel(Tested, Portable):
 
     Attributes:
         estimates: the intercept, if there is one, and log-odds per unit of each feature.
-        weights: the same for (1, x), with x as sites make it.
-        intercept: log-odds where numbers and indicators of categories are all 0.
+        weights: of predictions, for (1, x), with x as sites make it: estimates, drawn to no effect as far as
+            noise hides them.
+        intercept: of predictions, where numbers and indicators of categories are all 0.
         rounds: the steps that were made.
         calibration: the share of the second class, and what the estimates are.
-        joint: estimates that nothing draws to 0, together, with the covariances of their errors.
+        joint: the estimates together, with the covariances of their errors.
+        limited: what was capped and shortened.
+        means: released means of numeric features: where the reference is.
     """
 
     link: ClassVar[str] = "logit"
@@ -58,6 +62,8 @@ class LogisticModel(Tested, Portable):
     count: float
     calibration: str
     joint: Joint
+    limited: Limited = NOTHING
+    means: tuple[tuple[str, float], ...] = ()
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -68,6 +74,11 @@ class LogisticModel(Tested, Portable):
     def coefficients(self) -> dict[str, float]:
         """Log-odds per unit of each feature; of a category, against its first value."""
         return {each.label: each.value for each in self._slopes}
+
+    @property
+    def _predicting(self) -> dict[str, float]:
+        units = Units(self.design, self.schema)
+        return dict(zip(units.names, map(float, units.values(np.array(self.weights))[1:]), strict=True))
 
     @property
     def _slopes(self) -> tuple[Estimate, ...]:
@@ -115,7 +126,7 @@ class LogisticModel(Tested, Portable):
     @cached_property
     def reference(self) -> Reference | None:
         """The log-odds at typical values of the features, if there are such."""
-        return reference(self.joint, self.schema)
+        return reference(self.joint, self.schema, dict(self.means))
 
     def notes(self) -> Sequence[str]:
         """Return the prediction at reference, the share of the second class, and what the estimates are."""
@@ -123,7 +134,7 @@ class LogisticModel(Tested, Portable):
         if self.reference is not None:
             what = f"the probability of {self.schema.label(self.target)} = {self.classes[1]}"
             found.insert(0, self.reference.said(what, lambda log_odds: float(expit(log_odds))))
-        return found
+        return [*found, *self.limited.notes(self.schema, self.count)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -134,10 +145,11 @@ class LogisticModel(Tested, Portable):
                 **plainly(self.estimates, self.coefficients, self.schema),
                 "reference": self.reference and self.reference.to_dict(),
                 "odds_ratios": {e.label: e.ratio_to_dict() for e in effects(self._slopes, self.schema)},
-                "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
+                "predictions": {"intercept": self.intercept, "coefficients": self._predicting},
                 "steps": self.rounds,
                 "rows": self.count,
                 "threshold": self.threshold,
                 "covariance": self.covariance.to_dict(),
+                "limited": self.limited.to_dict(),
             }
         )

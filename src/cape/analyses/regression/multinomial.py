@@ -1,138 +1,61 @@
 """Regressions of a target of several categories: multinomial logits, and proportional odds.
 
-Claim. A row adds (s, C, ss') with |s| <= 1 and C positive semidefinite, the root of the sum of its squares at
-most 1, in the block's units. With weights 1, b = 1/2 and m = 0.3 on their sums (off-diagonals counted twice),
-e on the deviance and c on the count, one row changes the sums, each divided by its scale, by at most
-sqrt(4 + 2 b + e) under replace-one if c <= 4 + b - 1 - m, and by sqrt(1 + b + m + c + e) under add-remove.
-Reason. |C - C'|² <= |C|² + |C'|² <= 2, because the inner product of two positive semidefinite matrices is not
-negative. With r, r' the lengths of s and s' and k the cosine between s and -s',
-
-    r² + r'² + 2 r r' k + m (r⁴ + r'⁴ - 2 r² r'² k²)
-
-is convex in r and r', so that each is 0 or 1: it is 1 + m, or 2 + 2 k + 2 m (1 - k²), which rises up to
-k = 1: 4. A row that is added, left out, or replaced by an incomplete one changes the sums, squared, by
-1 + b + m + c + e at most. Rounding moves C, which is a sum of L products of vectors of length at most 1 (each
-is at most C), by at most 2 L (2 sqrt(d) + 2) steps of 2^-20, and ss' as in `scores`; both are added.
-Tested in tests/unit/analyses/regression/test_glm.py.
+Steps are those of `score_regression`; scores are those of `cape.blocks.choices`, and how far one row moves
+them is proved in `multinomial_query`. Steps start at the shares of the categories, as the first stage
+released them, with every slope 0. All that follows a released sum is post-processing.
+Tested in tests/unit/analyses/regression/test_multinomial.py.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import logit
+from scipy.optimize import nnls
+from scipy.special import expit, logit
 
-from cape.analyses.regression.by_scores import MOST_MOVED, SPREAD, ByScores, warn
-from cape.analyses.regression.inference import Reach, ends, largest
-from cape.analyses.regression.joint import Joint, rows_of
+from cape.analyses.regression.inference import largest
+from cape.analyses.regression.joint import rows_of
+from cape.analyses.regression.marginals import Cap, Marginals, weight_share, whitening
 from cape.analyses.regression.multinomial_model import ChoiceModel
-from cape.analyses.regression.multinomial_proportions import Shares, fit_of, unseen_labels
-from cape.analyses.regression.scores import Belief, Point, Scale, Step, check_few, left_of
-from cape.blocks import Choices, Design
-from cape.blocks.block import T_BITS
-from cape.blocks.choices import Model
-from cape.blocks.families import Logit
+from cape.analyses.regression.multinomial_proportions import fit_of, probabilities, unseen, unseen_labels
+from cape.analyses.regression.multinomial_query import choice_query, moved
+from cape.analyses.regression.score_query import Parts, check_few
+from cape.analyses.regression.score_regression import (
+    MOST_MOVED,
+    Fitted,
+    Named,
+    ScoreRegression,
+    plain_design,
+    warn,
+)
+from cape.blocks import Choices, Design, Scores, typical
+from cape.blocks.choices import LEAST_GAP, Model
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
-from cape.data import Number, Schema
+from cape.data import Category, Number, Schema
 from cape.engine.arguments import joined
-from cape.engine.query import AnalysisResult, Answer, Neighbours, Noise, Query
-from cape.stats.estimates import Estimate, unknown
+from cape.engine.query import AnalysisResult, Neighbours, Noise, Query
+from cape.stats.estimates import unknown
+from cape.stats.matrices import symmetric_root
+from cape.stats.score_steps import Point, ScoreStep
 
-__all__ = ["ChoiceRegression", "choice_query"]
+__all__ = ["ChoiceRegression"]
 
-_CURVE, _SPREAD, _DEVIANCE = 0.5, 0.3, 0.02
-_FLOAT = 1 + 1e-12
-_LIMIT = 16.0  # the largest deviance of a row that counts
-_FAR = 0.7  # of the bound on scores that leaves most rows as they are: there are more coefficients to hide
-_GAP = 0.01  # the least between two thresholds
-_LEAST = 0.1  # of the curvature of a typical row: what thresholds have together at least
+_CURVATURE = 0.5  # the least weight: there are more numbers in it to hide
+_DEVIANCE = 16.0  # the largest of a row that counts
 _MOST_LEVELS = 20
-
-
-def choice_query(
-    design: Design,
-    point: Point,
-    model: Model,
-    levels: int,
-    weighted: bool,
-    schema: Schema,
-    neighbours: Neighbours,
-) -> Query:
-    """Return the question for scores at a point: proof at the head of the module."""
-    replaced, alone = neighbours == "replace-one", 1 + _CURVE + _SPREAD
-    count = 4 + 2 * _CURVE - alone if replaced else alone / 8
-    weights = (count, 1.0, _CURVE, 2 * _CURVE, _SPREAD, 2 * _SPREAD, _DEVIANCE)
-    turn = tuple(tuple(map(float, row)) for row in _small(point.turn, model, levels))
-    block = Choices(
-        design,
-        tuple(map(float, point.weights)),
-        turn,
-        float(point.bound),
-        float(point.curve),
-        model,
-        levels,
-        _LIMIT,
-        weighted,
-        _middle(point.turn, model, levels),
-    )
-    roots = math.sqrt(len(point.weights))
-    steps = 8 * roots * (1 + 2 * math.sqrt(_SPREAD)) + math.sqrt(_CURVE) * 4 * levels * (2 * roots + 2)
-    squared = 4 + 2 * _CURVE if replaced else alone + count
-    sensitivity = math.sqrt(squared + _DEVIANCE) + math.ldexp(steps, -T_BITS)
-    return Query((block,), (tuple(1 / math.sqrt(weight) for weight in weights),), sensitivity * _FLOAT)
-
-
-def _small(matrix: Floats, model: Model, levels: int) -> Floats:
-    """Return the part of a matrix that belongs to the features: of several categories, their mean."""
-    free = levels - 1
-    if model == "ordinal":
-        return matrix[free:, free:]
-    width = len(matrix) // free
-    return np.asarray(
-        np.mean(
-            [matrix[k * width : (k + 1) * width, k * width : (k + 1) * width] for k in range(free)], axis=0
-        )
-    )
-
-
-def _middle(turn: Floats, model: Model, levels: int) -> tuple[float, ...]:
-    """Return what is taken off turned features: a score has -(sum of g) (Tx - m) beside g."""
-    return tuple(map(float, turn[levels - 1 :, 0])) if model == "ordinal" else ()
-
-
-def _large(turn: Floats, model: Model, levels: int, middle: Floats | None = None) -> Floats:
-    """Return what turns all weights, if this turns those of the features, less their middle."""
-    free = levels - 1
-    if model == "multinomial":
-        return np.asarray(np.kron(np.eye(free), turn), np.float64)
-    found = np.eye(free + len(turn))
-    found[free:, free:] = turn
-    if middle is not None:
-        found[free:, :free] = middle[:, None]
-    return found
-
-
-def _together(step: Step, levels: int) -> tuple[Floats, float]:
-    """Return the middle of an ordinal model's turned features, weighted as curvature does, and the weight.
-
-    Thresholds that move together change every log-odds alike. The middle is nearer to 0 as noise hides it.
-    """
-    free = levels - 1
-    total = max(float(step.curvature[:free, :free].sum()), _LEAST * step.count * step.point.scale.weight)
-    found = -step.curvature[free:, :free].sum(axis=1) / total
-    noise = len(found) * free * (step.curvature_noise / total) ** 2
-    return max(0.0, 1 - noise / max(float(found @ found), 1e-300)) * found, total
+_GAP = 1e-4  # the least between two thresholds
+_TYPICAL = 1024  # rows, for plans
+_NEARER = 0.2  # of the distance of two thresholds: what a step leaves of it at least
 
 
 @dataclass(frozen=True, init=False)
-class ChoiceRegression(ByScores):
+class ChoiceRegression(ScoreRegression):
     """What `GLM` does for families of several categories."""
 
     kind: ClassVar[str] = "glm"
@@ -151,13 +74,17 @@ class ChoiceRegression(ByScores):
         rounds: int | Literal["auto"],
         intercept: bool,
         norm: float | None,
+        cap: Cap,
     ) -> None:
-        self._set(target=target, features=features, model=model, weights=weights)
+        self._set(target=target, features=features, model=model, weights=weights, cap=cap)
         self._set(rounds=rounds, intercept=intercept and model == "multinomial", norm=norm)
 
-    def _design(self, scores: bool) -> Design:
-        beside = (self.weights,) if self.weights and scores else ()
-        return replace(super()._design(scores), labels=True, beside=beside)
+    @property
+    def _beside(self) -> tuple[str, ...]:
+        return () if self.weights is None else (self.weights,)
+
+    def _design(self, cut: tuple[tuple[str, Number], ...] = (), *, scores: bool = False) -> Design:
+        return replace(super()._design(cut, scores=scores), labels=True)
 
     def _check(self, schema: Schema) -> None:
         column = schema[self.target]
@@ -168,242 +95,295 @@ class ChoiceRegression(ByScores):
                 f"the schema gives it {found}. For two use family='binomial'"
             )
 
-    def _levels(self, schema: Schema) -> int:
-        return len(schema.category(self.target).values)
-
-    def _begin(self, schema: Schema) -> Point:
-        """Return equal probabilities of all categories, where no score is clipped."""
-        levels, width = self._levels(schema), self._width(schema)
-        free = levels - 1
+    def _refuse(self, schema: Schema) -> None:
+        super()._refuse(schema)
+        free, width = self._free(schema), self._design(scores=True).width(schema)
         check_few(free * width if self.model == "multinomial" else free + width)
+
+    def _free(self, schema: Schema) -> int:
+        """Return how many log-odds, or thresholds, there are."""
+        return len(schema.category(self.target).values) - 1
+
+    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> int:
+        """Return how many categories there are."""
+        return self._free(schema) + 1
+
+    def _block(
+        self, point: Point, design: Design, family: int, marginals: Marginals | None
+    ) -> Scores | Choices:
+        return Choices(
+            design,
+            tuple(map(float, point.weights)),
+            tuple(tuple(map(float, row)) for row in point.turn),
+            float(point.bound),
+            float(point.curve),
+            self.model,
+            family,
+            point.edges,
+            _DEVIANCE,
+            self.weights is not None,
+        )
+
+    def _blocks(self, schema: Schema) -> int:
+        return self._free(schema) if self.model == "multinomial" else 1
+
+    def _asked(self, block: Scores | Choices, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
+        assert isinstance(block, Choices)
+        return choice_query(block, parts, neighbours)
+
+    @property
+    def _parts(self) -> list[Parts]:
+        return [replace(part, curvature=max(part.curvature, _CURVATURE)) for part in super()._parts]
+
+    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+        return moved(parts, neighbours)
+
+    def _begin(
+        self, marginals: Marginals | None, schema: Schema, noise: float, count: float
+    ) -> tuple[Point, Design, int]:
+        """Return the shares of the categories with every slope 0, in coordinates that this whitens."""
+        cut = () if marginals is None else marginals.cut(self._design().sources)
+        design = self._design(cut, scores=True)
+        _, shares = self._likely(marginals, schema)
+        free = len(shares) - 1
         if self.model == "multinomial":
-            weights, weight = np.zeros(free * width), free / levels**2
-            longest = math.sqrt(1 - 2 / levels + free / levels**2)
-            curve = math.sqrt(free / levels**2 - 2 * free / levels**3 + (free / levels**2) ** 2)
+            weights, turn, bend = self._no_slopes(shares, self._white(design, marginals, schema))
         else:
-            weights = np.concatenate([logit(np.arange(1, levels) / levels), np.zeros(width)])
-            probe = Choices(
-                self._design(True),
-                tuple(weights),
-                ((1.0,) * width,) * width,
-                1.0,
-                1.0,
-                "ordinal",
-                levels,
-                1.0,
-            )
-            chance, g = probe.likely(np.zeros((width, 1)))
-            sums = g[:, :, 0].sum(axis=1)
-            weight = float((chance[:, 0] * sums**2).sum())
-            longest = float(np.sqrt((g[:, :, 0] ** 2).sum(axis=1) + sums**2).max())
-            inner = np.einsum("c,cj,ck->jk", chance[:, 0], g[:, :, 0], g[:, :, 0])
-            row = inner.sum(axis=0)
-            curve = math.sqrt(float((inner**2).sum() + 2 * (row**2).sum() + row.sum() ** 2))
-        most = 1.5 if self.model == "multinomial" else 10.0
-        scale = Scale(Logit(), math.sqrt(weight), weight, most, 1.0, _LIMIT, far=_FAR)
-        return Point(weights, np.eye(len(weights)), 1.001 * longest, 1.001 * curve, scale)
+            beside = replace(design, intercept=self._first)
+            weights, turn, bend = self._thresholds(shares, self._white(beside, marginals, schema))
+        share = self._share(marginals, schema)
+        size = share * math.sqrt(bend)
+        point = Point.first(
+            weights,
+            turn,
+            size,
+            share * bend,
+            noise=noise,
+            count=count,
+            blocks=self._blocks(schema),
+        )
+        return point, design, free + 1
 
-    def _query(self, point: Point, schema: Schema, neighbours: Neighbours) -> Query:
-        levels, weighted = self._levels(schema), self.weights is not None
-        return choice_query(self._design(True), point, self.model, levels, weighted, schema, neighbours)
+    def _no_slopes(self, shares: Floats, white: Floats) -> tuple[Floats, Floats, float]:
+        """Return weights of multinomial logits without slopes, what whitens their scores, and a curvature."""
+        free = len(shares) - 1
+        weights = np.zeros((free, len(white)))
+        if self.intercept:
+            weights[:, 0] = np.log(shares[1:] / shares[0]) / self._constant
+        else:
+            shares = np.full(free + 1, 1 / (free + 1))
+        information = np.diag(shares[1:]) - np.outer(shares[1:], shares[1:])
+        bend = float(np.trace(information)) / free
+        turn = np.asarray(np.kron(symmetric_root(information / bend, -0.5), white), np.float64)
+        return weights.ravel(), turn, bend
 
-    def _steps(self, schema: Schema, neighbours: Neighbours) -> Generator[Query, Answer, list[Step]]:
-        self._check(schema)
-        shares, point, levels = self.stages(), self._begin(schema), self._levels(schema)
-        scale, steps = point.scale, list[Step]()
-        for share in shares:
-            step = self._read((yield self._query(point, schema, neighbours)), point, steps, schema)
-            steps.append(step)
-            if step.settled:
-                break
-            turn = self._turned(step, levels, first=len(steps) == 1)
-            weights = self._rising(self._likely_of(steps, schema).mean, levels)
-            point = step.next(weights, turn, shares[-1] / share, scale)
-        return steps
+    def _thresholds(self, shares: Floats, white: Floats) -> tuple[Floats, Floats, float]:
+        """Return the same for thresholds, with slopes of 0; `white` is that of features after a constant.
 
-    def _rising(self, weights: Floats, levels: int) -> Floats:
-        """Return weights whose thresholds rise."""
+        Features are centred: a threshold that moves with all others and a slope are told apart.
+        """
+        thresholds = logit(np.cumsum(shares)[:-1])
+        steep = expit(thresholds) * expit(-thresholds)
+        information = np.diag(steep**2 * (1 / shares[:-1] + 1 / shares[1:]))
+        beside = -steep[:-1] * steep[1:] / shares[1:-1]
+        information += np.diag(beside, 1) + np.diag(beside, -1)
+        bend, free, width = float(information.sum()), len(thresholds), len(white) - 1
+        turn = np.zeros((free + width,) * 2)
+        turn[:free, :free] = symmetric_root(information / bend, -0.5)
+        turn[free:, free:] = white[1:, 1:] / math.hypot(1.0, self._first)
+        turn[free:, :free] = -white[1:, :1] * self._constant
+        return np.concatenate([thresholds, np.zeros(width)]), turn, bend
+
+    def _white(self, design: Design, marginals: Marginals | None, schema: Schema) -> Floats:
+        """Return what whitens features."""
+        if marginals is not None:
+            return marginals.turn(design, schema)
+        return whitening(typical.rows(design, schema, _TYPICAL), constant=bool(design.intercept))
+
+    @property
+    def _constant(self) -> float:
+        """The entry of x that is the same in all rows, if there is one."""
+        return self._first / math.hypot(1.0, self._first)
+
+    def _share(self, marginals: Marginals | None, schema: Schema) -> float:
+        if self.weights is None:
+            return 1.0
+        if marginals is not None:
+            return marginals.share(self.weights)
+        column = schema.number(self.weights)
+        return weight_share(typical.Shape(column).expected.mean, column.high)
+
+    def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
+        """Return weights whose thresholds rise: the most likely ones, as the step has it."""
         if self.model == "multinomial":
             return weights
-        free, steps = levels - 1, _GAP * np.arange(levels - 1)
-        found = np.array(weights)
-        found[:free] = np.maximum.accumulate(found[:free] - steps) + steps
-        return found
+        free, back = self._free(schema), np.linalg.inv(step.point.turn)
+        apart = np.maximum(_NEARER * np.diff(step.point.weights[:free]), _GAP)
+        return rising(weights, apart, back @ step.likely @ back.T)
 
-    def _whitened(self, step: Step, levels: int, first: bool) -> Floats:
-        curvature = _small(step.curvature, self.model, levels)
-        if self.model == "ordinal":
-            apart, total = _together(step, levels)
-            curvature = curvature - np.outer(apart, apart) * total
-        small = replace(
-            step,
-            curvature=curvature,
-            point=replace(step.point, turn=_small(step.point.turn, self.model, levels)),
+    def _expected(
+        self, point: Point, before: Floats, marginals: Marginals, design: Design, schema: Schema
+    ) -> Floats | None:
+        """Return how made-up rows with the released marginals say that the curvature changes."""
+        x = marginals.rows(design, schema)
+        first, last = (
+            self._made_up(replace(point, weights=each), design, x, schema) for each in (before, point.weights)
         )
-        return small.trusting.turn(first=first)
+        back = symmetric_root(first, -0.5)
+        return np.asarray(back @ last @ back)
 
-    def _turned(self, step: Step, levels: int, first: bool) -> Floats:
-        """Return what whitens features; of an ordinal model about their middle.
-
-        Its thresholds stand for a constant, and features that are not centred could hardly be told from it.
-        """
-        turn = self._whitened(step, levels, first)
-        if self.model == "multinomial":
-            return _large(turn, self.model, levels)
-        was = step.point.turn[levels - 1 :]
-        middle = was[:, 0] + _together(step, levels)[0]
-        return _large(turn, self.model, levels, turn @ np.linalg.solve(was[:, levels - 1 :], middle))
+    def _made_up(self, point: Point, design: Design, x: Floats, schema: Schema) -> Floats:
+        """Return the mean curvature of rows whose categories are as likely as the weights say."""
+        block, levels = self._block(point, design, self._free(schema) + 1, None), self._free(schema) + 1
+        assert isinstance(block, Choices)
+        total = np.zeros((block.size, block.size))
+        for code in range(levels):
+            found = block.at(np.ascontiguousarray(x.T), np.full(len(x), code), None, 1.0)
+            z = found.roots * np.exp(-found.deviance / 4)[:, None, None]  # the root of the probability
+            z = z.reshape(-1, block.size)
+            total += z.T @ z / len(x)
+        return total
 
     def _all(self, schema: Schema, single: Floats, thresholds: float) -> Floats:
         """Return a vector over all weights, from that of one predictor's."""
-        free = self._levels(schema) - 1
+        free = self._free(schema)
         if self.model == "multinomial":
             return np.tile(single, free)
         return np.concatenate([np.full(free, thresholds), single])
 
-    def _possible(self, schema: Schema) -> Floats:
+    def _possible(self, design: Design, schema: Schema) -> Floats:
         if self.model == "multinomial":
-            return self._all(schema, super()._possible(schema), 0.0)
-        return self._all(schema, largest(Units(self._design(False), schema), MOST_MOVED), MOST_MOVED)
+            return self._all(schema, super()._possible(design, schema), 0.0)
+        units = Units(plain_design(design), schema)
+        return self._all(schema, largest(units, MOST_MOVED), MOST_MOVED)
 
-    def _prior(self, steps: list[Step], schema: Schema) -> Floats:
-        """Return the covariance of weights before anything is seen of the target."""
-        levels = self._levels(schema)
-        turn = self._whitened(steps[0], levels, first=True)
-        covariance = SPREAD**2 / max(len(turn) - self.intercept, 1) * turn.T @ turn
-        if self.intercept:
-            covariance[0, 0] += 1 + self._first**-2
-        found = _large(covariance, self.model, levels)
-        if self.model == "ordinal":
-            found[: levels - 1, : levels - 1] *= 4.0
-        return np.linalg.inv(np.linalg.inv(found) + np.diag(self._possible(schema) ** -2.0))
-
-    def _likely_of(self, steps: list[Step], schema: Schema) -> Belief:
-        trusting = [step.trusting for step in self._counted(steps)]
-        return Belief.after(trusting, self._prior(steps, schema), steps[0].point.weights)
-
-    def _to(self, schema: Schema) -> tuple[Floats, tuple[str, ...]]:
-        """Return what makes coefficients of weights, and their labels."""
-        units, values = Units(self._design(False), schema), schema.category(self.target).values
-        free = len(values) - 1
+    def _named(self, units: Units) -> Named:
+        values = units.schema.category(self.target).values
+        free, names, owners = len(values) - 1, units.names, units.owners
         if self.model == "multinomial":
-            single = (units.matrix @ self._frame(len(units.names)).T)[0 if self.intercept else 1 :]
-            names = ("intercept", *units.names) if self.intercept else units.names
-            return np.asarray(np.kron(np.eye(free), single), np.float64), tuple(
-                f"{n} [{v}]" for v in values[1:] for n in names
+            first = int(self.intercept)
+            single = (units.matrix @ self._frame(len(names)).T)[1 - first :]
+            before = ("intercept",) * first
+            return Named(
+                np.asarray(np.kron(np.eye(free), single), np.float64),
+                tuple(f"{name} [{value}]" for value in values[1:] for name in (*before, *names)),
+                (*("",) * first, *owners) * free,
+                tuple(
+                    (k * len(single) + first + i, f"{name} [{value}]")
+                    for k, value in enumerate(values[1:])
+                    for i, name in enumerate(names)
+                ),
             )
-        to = np.zeros((free + len(units.names),) * 2)
+        to = np.zeros((free + len(names),) * 2)
         to[:free, :free] = np.eye(free)
         to[:free, free:] = -units.matrix[0, 1:]
         to[free:, free:] = units.matrix[1:, 1:]
         between = tuple(f"threshold [{a}|{b}]" for a, b in itertools.pairwise(values))
-        return to, (*between, *units.names)
+        slopes = tuple((free + i, name) for i, name in enumerate(names))
+        return Named(to, (*between, *names), (*("",) * free, *owners), slopes)
 
-    def _owners(self, schema: Schema) -> tuple[str, ...]:
-        """Return which feature each coefficient belongs to."""
-        owners, free = Units(self._design(False), schema).owners, self._levels(schema) - 1
-        if self.model == "ordinal":
-            return (*("",) * free, *owners)
-        return (*(("",) if self.intercept else ()), *owners) * free
+    @property
+    def _kept(self) -> slice:
+        return slice(None)
 
-    def _told(self, steps: list[Step], schema: Schema) -> AnalysisResult:
-        last, possible = steps[-1], self._possible(schema)
-        to, labels = self._to(schema)
-        free = Belief.after(self._counted(steps), np.diag(possible**2), steps[0].point.weights)
-        weights = self._rising(self._likely_of(steps, schema).mean, self._levels(schema))
-        values, centres = to @ weights, to @ free.mean
-        sampling, noise = (
-            np.sqrt(np.maximum(np.diag(to @ each @ to.T), 0.0)) for each in (last.sampling, free.noise)
-        )
-        off = left_of(steps)
-        error, left = np.maximum(np.hypot(sampling, noise), 1e-150), np.abs(to @ off)
-        most, drawn = np.abs(to) @ possible, np.abs(to @ free.pull) @ possible
-        possible = np.maximum(possible, np.abs(free.mean))
-        bias = np.abs(to @ free.pull) @ possible + left
-        within = ends(most, values, drawn)
-        estimates = tuple(
-            Estimate(
-                label,
-                float(values[i]),
-                float(sampling[i]),
-                math.hypot(noise[i], bias[i]),
-                within[i],
-                Reach(float(centres[i]), float(error[i]), float(bias[i])),
-            )
-            for i, label in enumerate(labels)
-        )
-        joint = Joint(
-            labels,
-            tuple(each.within for each in estimates),
-            tuple(map(float, centres)),
-            rows_of(to @ free.noise @ to.T),
-            rows_of(to @ last.sampling @ to.T),
-            pulls=rows_of(np.column_stack([to @ free.pull * possible, to @ off])),
-            owners=self._owners(schema),
-        )
-        shares, categories = self._shares(steps[0], schema), schema.category(self.target).values
-        empty = [] if shares is None else shares.empty
-        unseen = unseen_labels(labels, empty, categories, self.model)
-        if unseen:
-            warn(
-                f"noise hides whether anybody is in {joined([repr(categories[c]) for c in empty])} of "
-                f"{self.target!r}: nothing is known about {joined(unseen)}. Leave the category out, or join "
-                "it with another"
-            )
-            estimates = tuple(
-                unknown(each.label, -float(most[i]), float(most[i])) if each.label in unseen else each
-                for i, each in enumerate(estimates)
-            )
+    def _by_x(self, weights: Floats, units: Units) -> Floats:
+        """Return weights of (1, x), a row for each category but the first, or for each threshold."""
+        free = self._free(units.schema)
+        if self.model == "multinomial":
+            return np.asarray(weights.reshape(free, -1) @ self._frame(len(units.names)))
+        return np.column_stack([weights[:free], np.tile(weights[free:], (free, 1))])
+
+    def _result(
+        self,
+        steps: list[ScoreStep],
+        marginals: Marginals | None,
+        design: Design,
+        family: int,
+        schema: Schema,
+    ) -> AnalysisResult:
+        """Return the model of what these steps say."""
+        fitted = self._fitted(steps, marginals, design, schema)
+        counts = None if marginals is None else marginals.counts[self.target]
+        fitted, empty = self._without_empty(fitted, schema)
+        plain = self.weights is None and (self.model == "ordinal" or self.intercept)
         model = ChoiceModel(
             self.target,
             self.model,
-            self._design(False),
+            fitted.units.design,
             schema,
-            estimates,
-            joint,
-            rows_of(self._by_predictor(weights, schema)),
+            fitted.estimates,
+            fitted.joint,
+            rows_of(fitted.weights),
             len(steps),
-            last.count,
-            *fit_of(last, shares),
+            steps[-1].count,
+            *fit_of(steps[-1], counts if plain else None),
+            self._note(fitted),
+            empty,
+            fitted.limited,
         )
-        return AnalysisResult(estimates, model)
+        return AnalysisResult(fitted.estimates, model)
 
-    def _by_predictor(self, weights: Floats, schema: Schema) -> Floats:
-        """Return weights of (1, x), a row for each category but the first, or for each threshold."""
-        free = self._levels(schema) - 1
-        if self.model == "multinomial":
-            return weights.reshape(free, -1) @ self._frame(len(self._design(False).names(schema)))
-        slopes = np.tile(weights[free:], (free, 1))
-        return np.column_stack([weights[:free], slopes])
-
-    def _shares(self, first: Step, schema: Schema) -> Shares | None:
-        """Return the share of each category, which the first scores tell."""
-        if self.weights is not None or (self.model == "multinomial" and not self.intercept):
-            return None
-        (block,) = self._query(first.point, schema, "replace-one").blocks
-        assert isinstance(block, Choices)
-        return Shares.of(first, block, self._constant)
+    def _without_empty(self, fitted: Fitted, schema: Schema) -> tuple[Fitted, str]:
+        """Return what is known where nobody is seen in some categories, with a sentence about them."""
+        if fitted.marginals is None:
+            return fitted, ""
+        values, labels = schema.category(self.target).values, fitted.joint.labels
+        x = fitted.marginals.rows(fitted.units.design, schema)
+        chance = probabilities(self.model, fitted.estimated, x).mean(axis=0)
+        last, counts = fitted.steps[-1], fitted.marginals.counts[self.target]
+        empty = unseen(*counts, last.count * chance, last)
+        if not empty:
+            return fitted, ""
+        hidden = unseen_labels(labels, empty, values, self.model)
+        named = f"{joined([repr(values[c]) for c in empty])} of {self.target!r}"
+        noisy = last.score_noise > 0
+        known = f"nothing is known about {joined(hidden)}" if hidden else "its thresholds are as good as one"
+        seen = "noise hides whether anybody" if noisy else "nobody"
+        text = f"{seen} is in {named}: {known}"
+        warn(f"{text}. Leave the category out, or join it with another")
+        to = self._named(fitted.units).to
+        most = np.abs(to) @ self._possible(fitted.units.design, schema)
+        places = [labels.index(label) for label in hidden]
+        estimates, privacy = list(fitted.estimates), np.array(fitted.joint.privacy)
+        for place in places:
+            estimates[place] = unknown(labels[place], -float(most[place]), float(most[place]))
+            privacy[place, place] += most[place] ** 2
+        joint = replace(fitted.joint, privacy=rows_of(privacy))
+        return replace(fitted, estimates=tuple(estimates), joint=joint), f"{text[0].upper()}{text[1:]}."
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
         return f"{self.model} regression of {self.target} on {joined(self.features)}"
 
-    def expected(
-        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
-    ) -> dict[str, float]:
-        """Return the noise of each coefficient after all steps over typical rows, and what it draws to 0."""
-        steps = self._over_typical(schema, noise, rows, neighbours)
-        to, labels = self._to(schema)
-        free = Belief.after(self._counted(steps), np.diag(self._possible(schema) ** 2))
-        total = free.noise + free.pull @ self._prior(steps, schema) @ free.pull.T
-        return dict(zip(labels, map(float, np.sqrt(np.diag(to @ total @ to.T))), strict=True))
-
     def limits(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
-        """Return how steep slopes can be, less the furthest that they could be drawn to 0."""
-        steps, possible = self._over_typical(schema, noise, rows, neighbours), self._possible(schema)
-        to, labels = self._to(schema)
-        drawn = np.abs(to @ Belief.after(self._counted(steps), np.diag(possible**2)).pull) @ possible
-        most = np.abs(to) @ possible
-        return dict(zip(labels, map(float, most - drawn), strict=True))
+        """Return how steep slopes can be."""
+        two = schema.changed({self.target: Category((0, 1))})
+        steep = typical.steepest(two, self.target, self.features)
+        named = self._named(Units(plain_design(self._design()), schema))
+        slopes = {
+            label: steep[label if label in steep else label[: label.rindex(" [")]]
+            for _, label in named.slopes
+        }
+        return {label: slopes.get(label, MOST_MOVED) for label in named.labels}
+
+
+def rising(weights: Floats, apart: Floats, curvature: Floats) -> Floats:
+    """Return the most likely weights whose first ones, thresholds, are at least so far apart.
+
+    That is the least of d'(curvature)d over changes d of the weights: by duality a least square of as many
+    numbers, none of them negative, as there are distances.
+    """
+    free = len(apart) + 1
+    short = apart - np.diff(weights[:free])
+    if not (short > 0).any():
+        return weights
+    steps = np.zeros((len(apart), len(weights)))
+    steps[:, :free] = np.diff(np.eye(free), axis=0)
+    moves = np.linalg.solve(curvature, steps.T)
+    root = np.linalg.cholesky(steps @ moves)
+    found = np.array(weights + moves @ nnls(root.T, np.linalg.solve(root, short))[0])
+    for j in range(1, free):  # rounding
+        found[j] = max(found[j], found[j - 1] + 2 * LEAST_GAP)
+    return found

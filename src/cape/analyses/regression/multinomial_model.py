@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
-from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Rows, Tested, WaldTest
+from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.multinomial_proportions import probabilities
 from cape.blocks.choices import Model
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -44,12 +44,15 @@ class ChoiceModel(Tested, Shown):
         estimates: of a multinomial model, for each category but the first, the intercept and log-odds against
             the first category per unit of each feature, as in "age [high]"; of an ordinal one, thresholds and
             log-odds of a higher category per unit of each feature.
-        joint: estimates that nothing draws to 0, together, with the covariances of their errors.
+        joint: the estimates together, with the covariances of their errors.
         weights: for each category but the first, or each threshold, weights of (1, x), x as sites make it.
         rounds: the steps that were made.
         count: how many complete rows there are.
         deviance: the sum over rows, with its noise.
         pseudo_r2: McFadden's.
+        calibration: what the estimates are.
+        empty: a sentence on categories in which nobody is seen; empty if there are none.
+        limited: what was capped and shortened.
     """
 
     target: str
@@ -63,6 +66,9 @@ class ChoiceModel(Tested, Shown):
     count: float
     deviance: Estimate
     pseudo_r2: Estimate
+    calibration: str
+    empty: str
+    limited: Limited
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -99,12 +105,7 @@ class ChoiceModel(Tested, Shown):
     def predict_proba(self, data: Any) -> Floats:
         """Return the probability of each category, one row each; NaN where a feature is missing."""
         x, weights = Units(self.design, self.schema).rows(data), np.array(self.weights)
-        if self.family == "multinomial":
-            odds = np.column_stack([np.zeros(len(x)), weights[:, 0] + x @ weights[:, 1:].T])
-            return np.asarray(softmax(odds, axis=1))
-        upto = expit(weights[:, 0] - (x @ weights[0, 1:])[:, None])
-        full = np.concatenate([np.zeros((len(x), 1)), upto, np.ones((len(x), 1))], axis=1)
-        return np.asarray(np.diff(full, axis=1))
+        return probabilities(self.family, weights, x)
 
     def predict(self, data: Any) -> NDArray[Any]:
         """Return the most probable category of each row."""
@@ -137,13 +138,19 @@ class ChoiceModel(Tested, Shown):
         if math.isfinite(self.pseudo_r2.value):
             low, high = self.pseudo_r2.interval()
             fit = f"Pseudo-R² (McFadden) {number(self.pseudo_r2.value)} ({number(low)} to {number(high)})."
-        return [CAUTION, _KINDS[self.family], fit, "Standard errors are robust."]
+        return [
+            *([self.empty] if self.empty else []),
+            self.calibration,
+            _KINDS[self.family],
+            fit,
+            "Standard errors are robust: they do not assume that the model is right.",
+            *self.limited.notes(self.schema, self.count),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients per what `per` says."""
         return plain(
             {
-                "caution": CAUTION,
                 "target": self.target,
                 "family": self.family,
                 "link": "logit",
@@ -155,5 +162,6 @@ class ChoiceModel(Tested, Shown):
                 "deviance": self.deviance.value,
                 "pseudo_r2": self.pseudo_r2.value,
                 "covariance": self.covariance.to_dict(),
+                "limited": self.limited.to_dict(),
             }
         )

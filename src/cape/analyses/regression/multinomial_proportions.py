@@ -1,77 +1,69 @@
-"""How many rows are in each category, as the first scores tell, and what follows: fit, and what is unseen.
+"""How many rows are in each category, and what follows: how a model fits, and what nobody says.
 
-All of it is post-processing. Where steps start, scores about the constant depend on the category alone, so
-that their sum is a combination of the numbers of rows.
-Tested in tests/unit/analyses/regression/test_glm.py and test_glm_ugly.py.
+All of it is post-processing: of the counts of the first stage, and of the estimates. A category is empty, as
+far as is seen, if its count is not clear of noise and the estimates expect hardly anybody in it either.
+Tested in tests/unit/analyses/regression/test_multinomial.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from cape.analyses.regression.diagnostics import deviance_of, share_of
-from cape.analyses.regression.scores import Step
-from cape.blocks import Choices
 from cape.blocks.choices import Model
 from cape.core.arrays import Floats
 from cape.stats.estimates import Estimate
+from cape.stats.score_steps import ScoreStep
 
-__all__ = ["Shares", "fit_of", "unseen_labels"]
+__all__ = ["fit_of", "probabilities", "unseen", "unseen_labels"]
 
-_FEW = 2.0  # times its noise: below that a number of rows may be none
-
-
-@dataclass(frozen=True)
-class Shares:
-    """The shares of categories, of so many rows.
-
-    Attributes:
-        values: one for each category.
-        by: what makes them of scores per row.
-        score_noise: the noise in the sum of scores.
-    """
-
-    values: Floats
-    by: Floats
-    count: float
-    score_noise: float
-
-    @classmethod
-    def of(cls, first: Step, block: Choices, constant: float) -> Shares:
-        """Return what the first step says; `constant` is the entry of x that is the same in all rows."""
-        _, g = block.likely(np.zeros((len(block.turn), 1)))
-        places, per = np.arange(block.levels - 1), 1.0
-        if block.model == "multinomial":
-            places, per = places * len(block.turn), constant
-        system = np.vstack([g[:, :, 0].T * per, np.ones(block.levels)])
-        values = np.linalg.solve(system, np.append(first.score[places] / first.count, 1.0))
-        return cls(values, np.linalg.inv(system)[:, :-1], first.count, first.score_noise)
-
-    @property
-    def empty(self) -> list[int]:
-        """The categories in which nobody is seen to be."""
-        noise = self.score_noise * np.linalg.norm(self.by, axis=1)
-        few = self.values * self.count < np.maximum(_FEW * noise, 0.5)
-        return [int(c) for c in np.flatnonzero(few)]
-
-    @property
-    def deviance(self) -> tuple[float, float]:
-        """That of a model without features, and its noise."""
-        shares = np.clip(self.values, 1e-6, 1.0)
-        shares = shares / shares.sum()
-        value = -2 * self.count * float((shares * np.log(shares)).sum())
-        return value, 2 * self.score_noise * float(np.linalg.norm(np.log(shares) @ self.by))
+_CLEAR = 3.5  # times its noise: a count that is larger is surely not none
+_FEW = 2.0  # the same for what estimates expect
+_NOBODY = 0.5  # rows
 
 
-def fit_of(last: Step, shares: Shares | None) -> tuple[Estimate, Estimate]:
-    """Return the deviance, and McFadden's pseudo-R²."""
-    deviance = deviance_of(last)
-    found = None if shares is None else share_of(deviance, *shares.deviance)
+def fit_of(last: ScoreStep, counts: tuple[Floats, float] | None) -> tuple[Estimate, Estimate]:
+    """Return the deviance, and McFadden's pseudo-R², from the counts of the categories and their noise."""
+    deviance, found = deviance_of(last), None
+    if counts is not None:
+        found = share_of(deviance, *_constant(*counts, last.count))
     return deviance, found or Estimate("pseudo-R²", math.nan, 0.0, math.inf, (0.0, 1.0))
+
+
+def _constant(counts: Floats, noise: float, rows: float) -> tuple[float, float]:
+    """Return the deviance of a model without features, of so many rows, and its noise."""
+    total = max(float(counts.sum()), 1.0)
+    shares = np.maximum(counts / total, max(noise / total, 1e-9))
+    shares = shares / shares.sum()
+    logs = np.log(shares)
+    beside = logs - float(shares @ logs)
+    return -2 * rows * float(shares @ logs), 2 * rows / total * noise * float(np.linalg.norm(beside))
+
+
+def unseen(counts: Floats, noise: float, likely: Floats, last: ScoreStep) -> list[int]:
+    """Return the categories in which nobody is seen to be.
+
+    `likely` is how many rows the estimates expect in each: the last step, in which no row counts more than
+    its bound, cannot tell fewer of them from none than its noise makes.
+    """
+    few = counts < max(_CLEAR * noise, _NOBODY)
+    if noise:
+        few &= likely < _FEW * last.score_noise / last.point.bound
+    return [int(c) for c in np.flatnonzero(few)]
+
+
+def probabilities(model: Model, weights: Floats, x: Floats) -> Floats:
+    """Return the probability of each category, one row each, from weights of (1, x) by log-odds."""
+    if model == "multinomial":
+        odds = np.column_stack([np.zeros(len(x)), weights[:, 0] + x @ weights[:, 1:].T])
+        return np.asarray(softmax(odds, axis=1))
+    upto = expit(weights[:, 0] - (x @ weights[0, 1:])[:, None])
+    full = np.concatenate([np.zeros((len(x), 1)), upto, np.ones((len(x), 1))], axis=1)
+    return np.asarray(np.diff(full, axis=1))
 
 
 def unseen_labels(

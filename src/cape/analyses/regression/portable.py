@@ -48,14 +48,20 @@ class Portable(Shown):
             )
         return self._numbers()
 
+    @property
+    def _predicting(self) -> Mapping[str, float]:
+        """The coefficients of predictions."""
+        return self.coefficients
+
     def _numbers(self) -> Predictor:
         return Predictor(
             self.target,
             tuple(self.design.features),
             self.link,
             float(self.intercept),
-            tuple((name, float(value)) for name, value in self.coefficients.items()),
+            tuple((name, float(value)) for name, value in self._predicting.items()),
             self.schema,
+            tuple((name, each.low, each.high) for name, each in self.design.cut),
         )
 
     def portable(self) -> dict[str, Any]:
@@ -83,6 +89,7 @@ class Portable(Shown):
                 "level": LEVEL,
                 "covariance": None if covariance is None else covariance.to_dict(),
                 "predictions": {"intercept": told["intercept"], "coefficients": told["coefficients"]},
+                **({"caps": told["caps"]} if "caps" in told else {}),
                 "columns": {
                     name: stated.get(name) or {"categories": getattr(column, "values", ())}
                     for name, column in columns.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +45,11 @@ class Reference:
         return {"at": self.values, "value": self.estimate.value, "interval": self.estimate.interval()}
 
 
-def reference(joint: Joint, schema: Schema) -> Reference | None:
-    """Return the predictor at typical values: the mean that people expect of a number, or the middle of its
-    bounds, and the first category of a column.
+def reference(joint: Joint, schema: Schema, means: Mapping[str, float] | None = None) -> Reference | None:
+    """Return the predictor at typical values of numbers, and the first category of a column.
+
+    Typical is the released mean, where there is one, else the mean that people expect, or the middle of the
+    bounds.
 
     None without an intercept, with a spline, or where nothing is known.
     """
@@ -62,7 +64,7 @@ def reference(joint: Joint, schema: Schema) -> Reference | None:
             name = factor if factor in columns else factor.partition("=")[0]
             column = columns.get(name)
             if isinstance(column, Number) and factor == name:
-                values[name] = _typical(column)
+                values[name] = _typical(column) if means is None or name not in means else means[name]
                 product *= values[name]
             elif isinstance(column, Category):
                 values[name] = column.values[0]

@@ -45,13 +45,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaincinv
 
-from cape.blocks import Design, Scores
+from cape.blocks import Design
 from cape.blocks.block import T_BITS
 from cape.blocks.families import Family, Logit
 from cape.core.arrays import Floats
-from cape.core.errors import InvalidInput
-from cape.data import Schema
-from cape.engine.query import Answer, Neighbours, Query
+from cape.engine.query import Answer
 from cape.stats.matrices import nearest_positive, shrunk, spectral, symmetric
 
 __all__ = [
@@ -61,10 +59,8 @@ __all__ = [
     "Point",
     "Scale",
     "Step",
-    "check_few",
     "clipping",
     "left_of",
-    "score_query",
 ]
 
 _CURVE, _SPREAD = 1.0, 0.3
@@ -72,10 +68,9 @@ _DEVIANCE = 0.02
 _BEYOND = 0.5
 _ALONE = 1 + _CURVE + _SPREAD
 _FLOAT = 1 + 1e-12
-MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 _TINY = 1e-150
 _FLAT = 1e-6  # of a row: where there is no noise there is still rounding
-# `python -m benchmarks.logistic_choices` measures what follows.
+# Measured on logistic regressions of skewed columns.
 RIDGE = 0.3  # of the largest eigenvalue of noise, halved: added to what rows are whitened by
 NEAR = 0.3  # the shortest bound on scores, in lengths of a typical row
 FAR = 1.35  # the same for a bound that leaves most rows as they are
@@ -150,52 +145,6 @@ class Point:
         halved = self.scale is LOGISTIC and not self.weights.any()
         most, weight = 0.5 if halved else self.scale.most, self.scale.most_weight
         return self.bound >= most * longest and self.curve >= weight * longest**2
-
-
-def check_few(weights: int, most: int = MOST_WEIGHTS) -> None:
-    """Raise `InvalidInput` for more weights than a site can turn and solve for before it is paid."""
-    if weights > most:
-        raise InvalidInput(
-            f"the model has {weights:,} coefficients; at most {most:,} are possible: use fewer "
-            "features, or categories with fewer values"
-        )
-
-
-def score_query(
-    design: Design,
-    point: Point,
-    schema: Schema,
-    neighbours: Neighbours,
-    beside: tuple[bool, bool] = (False, False),
-) -> Query:
-    """Return the question for scores at a point: proof at the head of the module.
-
-    `beside` says whether an offset, and weights of rows, stand beside the target.
-    """
-    replace = neighbours == "replace-one"
-    count = 4 + _CURVE - _ALONE if replace else _ALONE / 8
-    squares = [1 / math.sqrt(weight) for weight in (count, 1.0, _CURVE, 2 * _CURVE, _SPREAD, 2 * _SPREAD)]
-    turn = tuple(tuple(map(float, row)) for row in point.turn)
-    block = Scores(
-        design,
-        tuple(map(float, point.weights)),
-        turn,
-        float(point.bound),
-        float(point.curve),
-        point.scale.family,
-        float(point.scale.deviance),
-        *beside,
-        nearest=point.scale is not LOGISTIC,
-        beyond=point.scale.beyond,
-    )
-    deviance, beyond = _DEVIANCE if block.deviance else 0.0, _BEYOND if block.beyond else 0.0
-    squares += [1 / math.sqrt(weight) for weight in (deviance, beyond) if weight]
-    if replace:
-        entries = math.sqrt(design.width(schema)) * (1 + 2 * math.sqrt(_CURVE) + 2 * math.sqrt(_SPREAD))
-        sensitivity = math.sqrt(4 + _CURVE + deviance + 4 * beyond) + math.ldexp(entries, 3 - T_BITS)
-    else:
-        sensitivity = math.sqrt(_ALONE + count + deviance + beyond)
-    return Query((block,), (tuple(squares),), sensitivity * _FLOAT)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Regressions of hazards by clipped martingale scores: what they have in common, whatever the baseline is.
 
-`cox_sensitivity` says how far one row moves what is asked for, `cox_steps` what is made of the answers. All
-that follows a released sum is post-processing.
+`hazard_sensitivity` says how far one row moves what is asked for, `hazard_steps` what is made of the answers.
+All that follows a released sum is post-processing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 
 from cape.analyses.regression.formula import expand
 from cape.analyses.regression.inference import largest, unreliable, widest
-from cape.analyses.regression.scores import Belief, check_few
+from cape.analyses.regression.score_query import check_few
+from cape.analyses.regression.scores import Belief
 from cape.analyses.survival.baseline import Baseline
-from cape.analyses.survival.cox_estimate import Told
-from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
-from cape.analyses.survival.cox_steps import HazardStep, Place, believed, clipping
+from cape.analyses.survival.hazard_estimate import Told
+from cape.analyses.survival.hazard_sensitivity import exposure_query, martingale_query
+from cape.analyses.survival.hazard_steps import HazardStep, Place, believed, clipping
 from cape.blocks import Design, Exposure, FollowUp, Martingale
 from cape.blocks.typical import steepest
 from cape.blocks.units import Units

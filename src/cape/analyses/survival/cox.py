@@ -1,41 +1,48 @@
-"""Cox regression: ratios of hazards, from clipped martingale scores.
+"""Cox regression: ratios of hazards, from whole martingale scores.
 
-`cox_sensitivity` says how far one row moves what is asked for, `baseline` and `cox_steps` what is made of the
+`cox_query` says how far one row moves what is asked for, `cox_baseline` and `cox_steps` what is made of the
 answers. All that follows a released sum is post-processing.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-
-from cape.analyses.survival.baseline import Baseline
-from cape.analyses.survival.by_hazards import Asked, ByHazards, checked_rounds, terms
+from cape.analyses.regression.inference import unreliable
+from cape.analyses.regression.marginals import Cap, check_cap, checked_cap
+from cape.analyses.regression.score_query import check_few
+from cape.analyses.survival.by_hazards import MOST_MOVED, terms
+from cape.analyses.survival.cox_estimate import Estimated
 from cape.analyses.survival.cox_model import CoxModel
-from cape.analyses.survival.cox_steps import HazardStep, Place
-from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
-from cape.blocks.exposure import middles
-from cape.blocks.martingale import STEEP
+from cape.analyses.survival.cox_query import hazard_query
+from cape.analyses.survival.cox_steps import MARGINALS, Fit, Steps, parts_of
+from cape.blocks import Design, FollowUp, Times
 from cape.blocks.times import checked_edges
+from cape.blocks.typical import steepest
 from cape.core import check
-from cape.core.arrays import Floats
-from cape.core.errors import InvalidInput
+from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined, names
-from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise
+from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.show import Table
 from cape.show.numbers import count, number
 
 __all__ = ["Cox"]
 
-TILTED = 0.5  # the SD of what steps change the tilt by, before they are seen
+BINS = 40  # by default: hazards are constant within each, also where bounds of time are some times too wide
+ROUNDS = 5  # steps for "auto", after the first question
+_MOST_ROUNDS = 30
+_MOST_WEIGHTS = 1000  # matrices of all pairs are made, for every stage of a request
+_HIDDEN = 0.5  # of a coefficient: from there on noise hides it
+_LEFT = 0.7  # standard errors that an unsettled step may leave: worth a warning
 
 
 @dataclass(frozen=True, init=False)
-class Cox(ByHazards):
+class Cox(Analysis):
     """The ratio of hazards for each feature: Cox's proportional hazards, with a baseline by bins of time.
 
     >>> Cox("years", "died", ["age", "sex"]), Cox("years", "died", formula="age * sex", strata="site")
@@ -44,24 +51,22 @@ class Cox(ByHazards):
     as it is at risk: the likelihood is that of a piecewise exponential model. Where all times are edges, its
     estimates are those of Cox's partial likelihood with Breslow's ties.
 
-    The first question is who is at risk when, events by bin, and what the features of rows with an event are
-    like: that makes a first baseline, and whitens the features. Each of `rounds` steps then asks for the sum
-    over rows of martingale scores at the hazards found so far, with its curvature and its spread, and for
-    events less what was expected by bin, which corrects the baseline. Its level, and its slope in time, are
-    found together with the coefficients; noise in the rest of its shape moves these to second order only,
-    and as far as those at risk change otherwise than along a line in time. Rows far from the others count
-    less, and rows that expect many events are followed until they expect a public number of them, as far as
-    noise makes that worth while, in a way that leaves the mean of scores at 0. All steps are combined, by how
-    much each tells.
+    The first question is how rows are spread over each feature, and who leaves when: that gives caps, a first
+    baseline, and whitens the features. Each of `rounds` steps then asks for the sum over rows of martingale
+    scores at the hazards found so far, whole and shortened at one bound, with their curvature, their spread
+    and a histogram of their lengths, which chooses the next bound; and for events less what was expected by
+    bin, which corrects the baseline. The sum is that of the partial likelihood beside what is wrong in the
+    baseline times what is wrong in the means of those at risk (`cox_baseline`).
 
-    Coefficients are drawn to 0 as far as noise hides them. Intervals are not; they count noise, sampling by a
-    sandwich estimate (robust errors), and what the last step leaves.
+    The estimate is that of the same regression without privacy on the capped features, whether hazards are
+    proportional or not; intervals count noise, sampling by a sandwich estimate (robust errors), what
+    shortening took, and what the last step leaves.
 
     Rows are complete ones. With `entry` a row is at risk only after it (left truncation); a person with
     several rows, each from a start to a stop, has features that vary in time. Rows that leave by another
     event than the second category are censored then.
 
-    **Sensitivity**: `cox_sensitivity` has the proofs.
+    **Sensitivity**: `cox_query` has the proofs.
 
     Args:
         time: a numeric column: when a row leaves.
@@ -71,8 +76,10 @@ class Cox(ByHazards):
         formula: terms in place of features, as in "age * sex + spline(bmi, 4)".
         entry: a numeric column: when a row enters.
         edges: the times at which bins end; rows are followed until the last of them.
-        bins: the number of equal bins between the bounds of the time instead, 20 by default.
-        rounds: how many steps, or "auto" for four.
+        bins: the number of equal bins between the bounds of the time instead, 40 by default.
+        rounds: how many steps, or "auto" for five.
+        cap: where numeric features are cut: "auto" for released quantiles of 1 to 3%, "none" for the bounds
+            of the schema, or a mapping of columns to ends, as in {"nodes": (0, 24)}.
         norm: the length that rows are shortened to, in units of half their bounds; by default none is.
         proportional: whether to test, with part of the last step, that hazards are proportional.
     """
@@ -85,7 +92,14 @@ class Cox(ByHazards):
         "bins": 4,
         "rounds": 2,
     }
+    time: str
+    event: str
+    features: tuple[str, ...]
     strata: tuple[str, ...]
+    entry: str | None
+    rounds: int | Literal["auto"]
+    norm: float | None
+    cap: Cap
     edges: tuple[float, ...] | None
     bins: int
     proportional: bool
@@ -103,6 +117,7 @@ class Cox(ByHazards):
         bins: int | None = None,
         rounds: int | Literal["auto"] = "auto",
         norm: float | None = None,
+        cap: Any = "auto",
         proportional: bool = False,
     ) -> None:
         found = terms("a Cox regression", features, formula)
@@ -115,7 +130,7 @@ class Cox(ByHazards):
                 raise InvalidInput(f"the feature {name!r} must not be time, event, entry or strata as well")
         if not isinstance(proportional, bool):
             raise InvalidInput(f"proportional must be True or False, not {proportional!r}")
-        cut, many = checked_edges(time, edges, bins)
+        cut, many = checked_edges(time, edges, BINS if bins is None and edges is None else bins)
         self._set(
             time=time,
             event=event,
@@ -124,8 +139,11 @@ class Cox(ByHazards):
             entry=entry,
             edges=cut,
             bins=many,
-            rounds=checked_rounds(rounds),
+            rounds=rounds
+            if isinstance(rounds, str) and rounds == "auto"
+            else check.integer("rounds", rounds, least=1, most=_MOST_ROUNDS),
             norm=None if norm is None else check.real("norm", norm, above=0.0),
+            cap=checked_cap(cap),
             proportional=proportional,
         )
 
@@ -133,75 +151,129 @@ class Cox(ByHazards):
         cut = {"bins": self.bins} if self.edges is None else {"edges": self.edges}
         return FollowUp(Times.of(schema, self.time, self.event, entry=self.entry, **cut), self.strata)
 
-    def _supposed(self, schema: Schema) -> Place:
-        return Place(self._even(schema), 0.0, np.zeros(self._design.width(schema)))
+    @property
+    def steps(self) -> int:
+        """How many steps there are after the first question, at most."""
+        return ROUNDS if self.rounds == "auto" else int(self.rounds)
 
-    def _even(self, schema: Schema) -> Baseline:
-        width, cells = self._design.width(schema), self._follow_up(schema).cells(schema)
-        zero = np.zeros((cells, width))
-        tilt = np.tile(STEEP * middles(self.bins), cells // self.bins) if self.bins > 1 else np.zeros(0)
-        return Baseline(
-            np.full(cells, 1 / cells), np.ones(cells), zero, np.zeros(cells), np.zeros(width), np.eye(width),
-            np.eye(width), np.ones(cells), np.ones(cells), 1.0, tilt,
-        )  # fmt: skip
+    def exactly(self) -> Self:
+        """Return it with as many steps as it takes, unless their number was given."""
+        return self.changed(rounds=_MOST_ROUNDS) if self.rounds == "auto" else self
 
-    def _trend(self, baseline: Baseline, step: int) -> Floats | None:
-        """Return how a departure from proportional hazards goes over time: with the part of events so far."""
-        if not self.proportional or step != self.steps - 1:
-            return None
-        events = baseline.events.reshape(-1, self.bins)
-        by_bin = events.sum(axis=0)
-        place = (np.cumsum(by_bin) - by_bin / 2) / by_bin.sum()
-        g = np.tile(place, len(events))
-        g = g - float(baseline.events @ g) / baseline.total
-        return np.asarray(g / max(float(np.abs(g).max()), 1e-9)).clip(-1.0, 1.0)
+    def stages(self) -> tuple[float, ...]:
+        """Return the share of each question: more than half for the last."""
+        shares = [part.share for part in parts_of(self.steps)]
+        rest = (1 - MARGINALS) / sum(shares)
+        return (MARGINALS, *(share * rest for share in shares))
 
-    def _begun(self, answer: Answer, block: Exposure) -> Place:
-        baseline = Baseline.first(answer, block)
-        return Place(baseline, 0.0, np.zeros(len(baseline.centre)))
+    @property
+    def _design(self) -> Design:
+        return Design(self.features, None, self.norm)
 
-    def _moved(
-        self, place: Place, steps: list[HazardStep], block: Martingale, answer: Answer, schema: Schema
-    ) -> Place:
-        """Return where to ask next: likely weights, and the baseline that goes with them."""
-        mean = self._likely(steps, place.baseline, schema).mean
-        last = steps[-1]
-        edge = max(last.curvature_noise, 1e-6 * last.count)
-        kept = min(max(float(last.curvature[0, 0]), edge) / last.count, 1.0)
-        moved, noise = block.reach * answer.sums[0][6], block.reach * answer.noise[0][6]
-        change = mean - np.array([place.level, *place.weights])
-        along = float(change[0]), last.tilted(change, TILTED**2)
-        baseline = place.baseline.after(moved, noise, kept, along, change[1:])
-        baseline = baseline.whitened(last.curvature, last.curvature_noise)
-        drift = (
-            None if last.lean is None else baseline.turn @ np.linalg.solve(place.baseline.turn, last.lean[1:])
-        )
-        return Place(baseline, float(mean[0]), mean[1:], drift)
+    def _asking(self, schema: Schema) -> Steps:
+        follow_up = self._follow_up(schema)
+        follow_up.check(schema, self._design)
+        check_cap(self.cap, self._design.sources, schema)
+        check_few(self._design.width(schema), _MOST_WEIGHTS)
+        parts = tuple(parts_of(self.steps))
+        return Steps(self._design, follow_up, parts, self.stages(), self.cap, self.proportional)
 
-    def _told(self, asked: Asked, schema: Schema) -> AnalysisResult:
-        told, note = self._said(asked, schema)
-        units = told.units
-        times = self._follow_up(schema).times
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return a question like the last one, where nothing is known yet."""
+        asking = self._asking(schema)
+        at = asking.supposed(schema)
+        block = asking.block(self._design, at.point, at.hazards, at.centre, exact=False, last=True)
+        return hazard_query(block, asking.parts[-1], neighbours)
+
+    def finish(self, answer: Answer) -> AnalysisResult:
+        """Return what one step where nothing is known says by itself."""
+        return self._result(self._asking(answer.schema).alone(answer), answer.schema)
+
+    def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
+        """Ask who is at risk when, and then for scores at what was found, each time."""
+        fit = yield from self._asking(schema).conversation(schema, neighbours)
+        return self._result(fit, schema)
+
+    def _result(self, fit: Fit, schema: Schema) -> AnalysisResult:
+        """Return the model of what these steps say."""
+        found = Estimated(fit, schema, MOST_MOVED)
         model = CoxModel(
             self.time,
             self.event,
             schema.category(self.event).values[1],
             self.strata,
-            units.design,
+            fit.design,
             schema,
-            told.estimates,
-            tuple(map(float, told.likely.mean[1:])),
-            tuple(map(float, asked.place.baseline.centre)),
-            times.edges,
-            told.baseline(asked.place.baseline),
-            told.joint,
-            told.concordance(asked.place.baseline),
-            told.proportional(asked.block, asked.answer, asked.place.baseline),
-            len(asked.steps),
-            asked.place.baseline.total,
-            note,
+            found.estimates,
+            tuple(map(float, found.weights)),
+            tuple(map(float, fit.centre)),
+            self._follow_up(schema).times.edges,
+            found.baseline,
+            found.joint,
+            found.concordance,
+            found.proportional,
+            len(fit.scored),
+            fit.hazards.total,
+            found.last.step.count,
+            found.limited,
+            self._note(found),
         )
-        return AnalysisResult(told.estimates, model)
+        return AnalysisResult(found.estimates, model)
+
+    def _note(self, found: Estimated) -> str:
+        """Return what noise hides, with a warning, and with one if steps did not arrive."""
+        last = found.last.step
+        if found.left > _LEFT:
+            _warn(
+                "steps had not converged: the last one changed log-hazards by an SD of "
+                f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or "
+                "epsilon would help"
+            )
+        hidden = found.hidden
+        if not hidden.max() >= _HIDDEN:
+            return ""
+        _warn(unreliable(found.units.names, hidden, noise=last.curvature_noise > 0))
+        unclear = [name for name, part in zip(found.units.names, hidden, strict=True) if part >= _HIDDEN]
+        return (
+            f"Not identified at this budget: {joined(unclear)}. Intervals assume that no column changes "
+            f"log-hazards by more than {MOST_MOVED:.0f} as it goes through its range."
+        )
+
+    def expected(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return the error of each coefficient beside sampling, after all steps over typical rows."""
+        found = Estimated(self._over_typical(schema, noise, rows, neighbours), schema, MOST_MOVED)
+        return {each.label: each.privacy for each in found.estimates}
+
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return a bound on the seconds that steps take, with what the baseline's filter does."""
+        strata = self._follow_up(schema).many(schema)
+        return super().effort(schema, results) + len(results) * strata * (3e-4 + 4e-9 * self.bins**3)
+
+    def limits(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return how steep slopes can be."""
+        return steepest(schema, self.event, self.features)
+
+    def _over_typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Fit:
+        """Return steps over typical rows, if the last one has this noise."""
+        talk, shares = self._asking(schema).conversation(schema, neighbours), self.stages()
+        public = rows if neighbours == "replace-one" and not schema.open else None
+        planned = self.query(schema, neighbours)
+        unit = noise[0][1] / planned.flat_scales[1] / planned.sensitivity * math.sqrt(shares[-1])
+        query = next(talk)
+        for share in shares:
+            sums = tuple(block.typical(schema, max(rows, 1)) for block in query.blocks)
+            std = unit * query.sensitivity / math.sqrt(share)
+            stds = tuple(tuple(std * scale for scale in each) for each in query.scales)
+            try:
+                query = talk.send(Answer(sums, stds, public, schema))
+            except StopIteration as stop:
+                fit: Fit = stop.value
+                return fit
+        raise AssertionError("there are as many steps as shares")
 
     def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
         """Return what strata cost, if there are any: the noise of coefficients with and without them."""
@@ -217,7 +289,8 @@ class Cox(ByHazards):
         """Yield the same without strata, then regressions on fewer features, then on one alone."""
         if self.strata:
             yield self.changed(strata=())
-        yield from super().smaller(schema)
+        for many in range(len(self.features) - 1, 0, -1):
+            yield self.changed(features=self.features[:many])
 
     def keys(self) -> dict[str, Any]:
         cut = {"bins": self.bins} if self.edges is None else {"edges": list(self.edges)}
@@ -226,6 +299,9 @@ class Cox(ByHazards):
         for key in ("proportional", "strata"):
             if not found[key]:
                 del found[key]
+        del found["cap"]
+        if self.cap != "auto":
+            found["cap"] = self.cap if isinstance(self.cap, str) else {k: list(v) for k, v in self.cap}
         return {**found, **cut}
 
     def describe(self) -> str:
@@ -236,3 +312,7 @@ class Cox(ByHazards):
             f"Cox regression of {self.event} by {self.time} on {joined(self.features)}{within}{entry}, in "
             f"{count(self.steps + 1, 'step')}"
         )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, TooNoisyWarning, stacklevel=outside())

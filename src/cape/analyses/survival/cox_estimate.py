@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaincc, ndtri
 
-from cape.analyses.regression.inference import Unsure, ends
+from cape.analyses.regression.inference import largest
 from cape.analyses.regression.joint import Joint, WaldTest, rows_of
-from cape.analyses.regression.scores import Belief
-from cape.analyses.survival.baseline import Baseline
-from cape.analyses.survival.cox_steps import HazardStep
-from cape.blocks import Martingale
+from cape.analyses.regression.limited import Capped, Limited
+from cape.analyses.survival.cox_steps import Fit, Scored
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
-from cape.engine.query import Answer
+from cape.data import Schema
 from cape.stats.estimates import Estimate
+from cape.stats.score_steps import Errors, errors
 
-__all__ = ["CoxBaseline", "Told"]
+__all__ = ["CoxBaseline", "Estimated"]
 
-_Z2 = 3.8415  # z² of 95%, the level that standard errors are right for
+# Of the last step: how far it may be off. The mean at risk, and with it the curvature, changes with weights
+# more than a regression's does: chosen on half of the settings of `python -m benchmarks truth`.
+BENT = 0.35
 _NORMAL = np.abs(ndtri((np.arange(2000) + 0.5) / 2000))
 
 
 @dataclass(frozen=True)
 class CoxBaseline:
-    """The cumulative hazard of a row at the centre, at the end of each cell, and what its errors are made of.
+    """The hazard of a row at the centre, by cell, and what errors of its sums are made of.
 
     Attributes:
         hazards: by cell.
-        sampling, privacy: variances of their logarithms, by cell.
+        sampling, privacy: variances of the cumulative hazard at the end of each cell, at given coefficients.
         means: of x - centre over those at risk, by cell.
     """
 
@@ -43,123 +44,156 @@ class CoxBaseline:
 
 
 @dataclass(frozen=True)
-class Told:
-    """The last step, what is likely, and what is known if nothing draws coefficients to 0."""
+class Estimated:
+    """What a fit says; `moved` is by how much a column changes log-hazards at most."""
 
-    units: Units
-    last: HazardStep
-    likely: Belief
-    free: Belief
-    possible: Floats
-    limits: Floats
+    fit: Fit
+    schema: Schema
+    moved: float
+
+    @property
+    def last(self) -> Scored:
+        """The last step."""
+        return self.fit.scored[-1]
+
+    @cached_property
+    def units(self) -> Units:
+        """Between x and the columns' units."""
+        return Units(self.fit.design, self.schema)
+
+    @cached_property
+    def errors(self) -> Errors:
+        """The weights of x with the covariances of their errors."""
+        possible = largest(self.units, self.moved)
+        found = errors(self.last.step, possible, BENT)
+        if self.fit.clear:
+            return found
+        return replace(found, hidden=np.diag(possible**2), pull=np.eye(len(possible)))
+
+    @property
+    def weights(self) -> Floats:
+        """The weights of x."""
+        return self.errors.weights
 
     @property
     def _to(self) -> Floats:
-        """From level and weights to coefficients."""
-        found = self.units.matrix[1:].copy()
-        found[:, 0] = 0.0
-        return found
+        return self.units.matrix[1:, 1:]
+
+    def _of(self, covariance: Floats) -> Floats:
+        return np.asarray(self._to @ covariance @ self._to.T)
+
+    @cached_property
+    def _privacy(self) -> Floats:
+        found = self.errors
+        return self._of(found.noise + found.clipped + found.unsettled + found.hidden)
+
+    @cached_property
+    def _standard_errors(self) -> Floats:
+        total = np.diag(self._of(self.errors.sampling) + self._privacy)
+        return np.maximum(np.sqrt(np.maximum(total, 0.0)), 1e-150)
 
     @cached_property
     def joint(self) -> Joint:
         """The coefficients together."""
-        to, bread = self._to, self._to @ self.last.bread
-        drawn = np.abs(to @ self.free.pull) @ self.possible
-        possible = np.maximum(self.possible, np.abs(self.free.mean))
-        pulls = np.column_stack([to @ self.free.pull * possible, to @ self.last.left])
-        spread_noise = self.last.spread_noise
+        names = self.units.names
         return Joint(
-            self.units.names,
-            tuple(ends(self.limits, to @ self.likely.mean, drawn)),
-            tuple(map(float, to @ self.free.mean)),
-            rows_of(to @ self.free.noise @ to.T),
-            rows_of(bread @ self.last.spread @ bread.T),
-            rows_of(to @ self.last.sampling @ to.T),
-            rows_of(math.sqrt(2) * spread_noise * bread @ bread.T) if spread_noise > 0 else (),
-            rows_of(pulls),
+            names,
+            ((-math.inf, math.inf),) * len(names),
+            tuple(map(float, self._to @ self.weights)),
+            rows_of(self._privacy),
+            rows_of(self._of(self.errors.sampling)),
+            owners=self.units.owners,
         )
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
-        """Likely values, with the intervals of estimates that expect no more than what is possible."""
-        values = self._to @ self.likely.mean
-        found = []
-        for place, (label, at) in enumerate(zip(self.units.names, self._intervals, strict=True)):
-            squared = at.squared(_Z2)
-            sampling = math.sqrt(max(squared - at.privacy, 0.0))
-            found.append(
-                Estimate(
-                    label,
-                    float(values[place]),
-                    sampling,
-                    math.hypot(math.sqrt(max(at.privacy, 0.0)), at.bias),
-                    self.joint.within[place],
-                    at,
-                )
-            )
-        return tuple(found)
+        """The coefficients."""
+        sampling = np.sqrt(np.maximum(np.diag(self._of(self.errors.sampling)), 0.0))
+        privacy = np.sqrt(np.maximum(np.diag(self._privacy), 0.0))
+        values = self._to @ self.weights
+        each = zip(self.units.names, values, sampling, privacy, strict=True)
+        return tuple(Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each)
 
     @property
-    def _intervals(self) -> list[Unsure]:
-        joint = self.joint
-        doubt = np.diag(np.array(joint.doubt)) if joint.doubt else np.zeros(len(joint.values))
-        bias = np.abs(np.array(joint.pulls)).sum(axis=1)
-        errors = (np.diag(np.array(each)) for each in (joint.sampling, joint.privacy))
-        return [
-            Unsure(*(float(n) for n in each)) for each in zip(joint.values, *errors, doubt, bias, strict=True)
-        ]
+    def left(self) -> float:
+        """By how many standard errors steps that had not arrived may have left estimates off."""
+        apart = np.sqrt(np.maximum(np.diag(self._of(self.errors.unsettled)), 0.0))
+        return float((apart / self._standard_errors).max())
 
     @property
-    def far(self) -> float:
-        """What the last step may have left, in standard errors."""
-        left = np.abs(self._to @ self.last.left)
-        errors = np.array([math.sqrt(max(at.squared(_Z2), 1e-300)) for at in self._intervals])
-        return float((left / errors).max())
+    def hidden(self) -> Floats:
+        """Which part of each coefficient noise hides."""
+        return np.clip(np.abs(np.diag(self.errors.pull)), 0.0, 1.0)
 
-    def baseline(self, baseline: Baseline) -> CoxBaseline:
-        """Return the baseline with the errors of its hazards at given coefficients."""
-        return CoxBaseline(
-            tuple(map(float, baseline.hazards)),
-            tuple(map(float, 1 / np.maximum(baseline.events, 1.0))),
-            tuple(map(float, baseline.doubt)),
-            rows_of(baseline.means),
+    @property
+    def limited(self) -> Limited:
+        """What was capped and shortened."""
+        beyond, marginals = self.last.step.point.beyond, self.fit.marginals
+        moved = np.sqrt(np.maximum(np.diag(self._of(self.errors.clipped)), 0.0)) / self._standard_errors
+        numbers = {} if marginals is None else marginals.numbers
+        return Limited(
+            tuple(Capped.of(name, one) for name, one in numbers.items() if any(one.capped)),
+            0.0 if beyond is None else beyond.rows,
+            tuple((name, float(each)) for name, each in zip(self.units.names, moved, strict=True)),
         )
 
-    def concordance(self, baseline: Baseline) -> Estimate:
+    @property
+    def baseline(self) -> CoxBaseline:
+        """The baseline with the errors of its sums at given coefficients."""
+        hazards = self.fit.hazards
+        shape = (hazards.strata, -1)
+        rates, events = hazards.rates.reshape(shape), np.maximum(hazards.events.reshape(shape), 1.0)
+        share = rates / events
+        privacy = [
+            np.diag(np.cumsum(np.cumsum(np.outer(one, one) * doubt, axis=0), axis=1))
+            for one, doubt in zip(share, hazards.doubt, strict=True)
+        ]
+        return CoxBaseline(
+            tuple(map(float, hazards.rates)),
+            tuple(map(float, np.cumsum(rates**2 / events, axis=1).reshape(-1))),
+            tuple(map(float, np.maximum(np.concatenate(privacy), 0.0))),
+            rows_of(hazards.offsets),
+        )
+
+    @property
+    def _spread(self) -> Floats:
+        """The covariance of x over those at risk, as events see them."""
+        step = self.last.step
+        back = np.linalg.inv(step.point.turn)
+        return np.asarray(back @ step.likely @ back.T) / self.fit.hazards.total
+
+    @property
+    def concordance(self) -> Estimate:
         """Return the probability that of two rows the one with the larger hazard has the event first.
 
         Under the model that is the mean of 1 / (1 + exp(-|d|)) over differences d of two rows' log-hazards
         (Gönen and Heller). These are taken to be normal, with the released variance of the features at risk.
         """
-        weights = self.free.mean[1:]
-        noise, sampling = self.free.noise[1:, 1:], self.last.sampling[1:, 1:]
-        spread = baseline.spread
+        weights, spread, found = self.weights, self._spread, self.errors
         raw = float(weights @ spread @ weights)
-        variance = max(raw - float(np.trace(spread @ (noise + sampling))), 0.0)
+        variance = max(raw - float(np.trace(spread @ (found.noise + found.sampling))), 0.0)
         slope = spread @ weights / math.sqrt(max(raw, 1e-300))
-        errors = [math.sqrt(max(float(slope @ each @ slope), 0.0)) for each in (sampling, noise)]
+        apart = [math.sqrt(max(float(slope @ each @ slope), 0.0)) for each in (found.sampling, found.noise)]
         steep = (_agreed(math.sqrt(raw) + 1e-4) - _agreed(max(math.sqrt(raw) - 1e-4, 0.0))) / 2e-4
         return Estimate(
-            "concordance",
-            _agreed(math.sqrt(variance)),
-            steep * errors[0],
-            steep * errors[1],
-            (0.5, 1.0),
+            "concordance", _agreed(math.sqrt(variance)), steep * apart[0], steep * apart[1], (0.5, 1.0)
         )
 
-    def proportional(self, block: Martingale, answer: Answer, baseline: Baseline) -> WaldTest | None:
-        """Return the test that hazards are proportional, if it was asked for.
+    @property
+    def proportional(self) -> WaldTest | None:
+        """The test that hazards are proportional, if it was asked for.
 
         The scaled Schoenfeld residuals' slope in g is 0 then: scores weighted by g have mean 0, and variance
         (curvature) times the mean of g² over events, beside noise.
         """
+        block, step = self.last.block, self.last.step
         if not block.trend:
             return None
-        g, width = np.array(block.trend), len(block.weights)
-        scores, noise = block.bound * answer.sums[0][7], block.bound * answer.noise[0][7]
-        mean = float(baseline.events @ g**2) / baseline.total
-        values, vectors = np.linalg.eigh(self.last.trusting.curvature[1:, 1:])
-        variance = (vectors * np.maximum(values, 0.0)) @ vectors.T * mean + noise**2 * np.eye(width)
+        g, width, hazards = np.array(block.trend), len(block.weights), self.fit.hazards
+        scores, noise = (block.bound * each for each in self.last.array("trend"))
+        mean = float(hazards.events @ g**2) / hazards.total
+        excess = 0.0 if step.point.beyond is None else step.point.beyond.excess
+        variance = step.likely * mean + (noise**2 + mean * excess**2 / width) * np.eye(width)
         if not np.linalg.eigvalsh(variance)[0] > 0:
             return WaldTest(self.units.names, math.nan, width, math.nan)
         found = float(scores @ np.linalg.solve(variance, scores))

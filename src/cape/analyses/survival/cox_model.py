@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
+from cape.analyses.regression.limited import Limited
 from cape.analyses.survival.cox_estimate import CoxBaseline
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -36,7 +36,7 @@ class CoxModel(Tested, Shown):
     Attributes:
         estimates: log-hazards per unit of each feature.
         weights: the same for x - centre, with x as sites make it.
-        centre: the mean of x over rows with an event.
+        centre: about the mean of x.
         edges: of the bins of time.
         baseline: the hazards by bin of a row at the centre, for each stratum in turn.
         joint: the estimates together, with the covariances of their errors.
@@ -45,6 +45,8 @@ class CoxModel(Tested, Shown):
         proportional: the test that hazards are proportional, if it was asked for.
         rounds: the steps that were made, after the first question.
         events: how many there are, as released.
+        count: how many complete rows there are.
+        limited: what was capped and shortened.
     """
 
     time: str
@@ -63,6 +65,8 @@ class CoxModel(Tested, Shown):
     proportional: WaldTest | None
     rounds: int
     events: float
+    count: float
+    limited: Limited
     note: str
 
     def describe(self) -> str:
@@ -102,21 +106,19 @@ class CoxModel(Tested, Shown):
     def baseline_survival(self, stratum: Any = None) -> list[Estimate]:
         """Return the survival of a row at the centre at the end of each bin, with intervals.
 
-        The cumulative hazard L is the sum of hazards h by bin; its variance is the sum of h² times the
-        variances of their logarithms, and m'Cm for the covariance C of weights, m the sum of h times the
-        means of x - centre at risk.
+        The cumulative hazard is the sum of hazards h by bin; its variance is that at given weights, and m'Cm
+        for the covariance C of weights, m the sum of h times the means of x - centre at risk.
         """
         bins, place = len(self.edges) - 1, self._stratum(stratum)
         cells = slice(place * bins, (place + 1) * bins)
         hazards = np.array(self.baseline.hazards)[cells]
         total = np.cumsum(hazards)
         sampling, privacy = (
-            np.cumsum(hazards**2 * np.array(each)[cells])
-            for each in (self.baseline.sampling, self.baseline.privacy)
+            np.array(each)[cells] for each in (self.baseline.sampling, self.baseline.privacy)
         )
         units = Units(self.design, self.schema).unit
         moved = np.cumsum(hazards[:, None] * np.array(self.baseline.means)[cells], axis=0)
-        clear, noise = np.array(self.joint.clear), np.array(self.joint.privacy)
+        clear, noise = np.array(self.joint.sampling), np.array(self.joint.privacy)
         found = []
         for at in range(bins):
             m = moved[at] * units
@@ -171,7 +173,7 @@ class CoxModel(Tested, Shown):
         """Return what errors are, the concordance, and the test of proportional hazards."""
         low, high = self.concordance.interval()
         notes = [
-            CAUTION,
+            *self.limited.notes(self.schema, self.count),
             "Standard errors are robust, and count the noise.",
             f"Concordance under the model, log-hazards taken to be normal: {number(self.concordance.value)} "
             f"({number(low)} to {number(high)}).",
@@ -195,7 +197,6 @@ class CoxModel(Tested, Shown):
         said = plainly(self.estimates, self.coefficients, self.schema)
         return plain(
             {
-                "caution": CAUTION,
                 "time": self.time,
                 "event": self.event,
                 "had": self.had,
@@ -218,5 +219,7 @@ class CoxModel(Tested, Shown):
                 "proportional": None if self.proportional is None else self.proportional.to_dict(),
                 "steps": self.rounds,
                 "events": self.events,
+                "rows": self.count,
+                "limited": self.limited.to_dict(),
             }
         )

@@ -1,334 +1,333 @@
-"""Steps of a Cox regression: where scores are asked for, how they are clipped, and what is made of them.
+"""The conversation of a Cox regression: where each step asks for scores, and what it makes of the answers.
 
-The steps are those of a logistic regression (`cape.analyses.regression.scores`), along a level of the
-baseline and the weights of x - centre. Scores along a tilt of the baseline are taken out of those along the
-weights (`HazardStep.at`): these then do not depend on its slope in time to first order.
+The steps are those of other regressions by whole scores (`cape.stats.score_steps`), with the baseline beside
+them (`cape.analyses.survival.cox_baseline`). All that follows a released sum is post-processing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cape.analyses.regression.scores import FAR, MISFIT, NEAR, ROUGH, Belief, Point, Step
-from cape.analyses.survival.baseline import Baseline
-from cape.blocks import Design, FollowUp, Martingale
+from cape.analyses.regression.marginals import Cap, Marginals
+from cape.analyses.survival.cox_baseline import Hazards, Left
+from cape.analyses.survival.cox_query import Parts, hazard_query, leaving_query
+from cape.blocks import Design, FollowUp, HazardScores, Leaving
 from cape.blocks.steps import ONE
+from cape.blocks.typical import rows as typical_rows
 from cape.core.arrays import Floats
-from cape.engine.query import Answer
-from cape.stats.matrices import nearest_positive, spectral, symmetric
+from cape.data import Schema
+from cape.engine.query import Answer, Neighbours, Query
+from cape.stats.matrices import symmetric
+from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
+from cape.stats.score_steps import Point, ScoreStep, next_point
 
-__all__ = ["HazardStep", "Place", "believed", "clipping", "tilt_noise"]
+__all__ = ["MARGINALS", "Fit", "Scored", "Steps", "Supposed", "parts_of"]
 
-REACH = 1.25  # what one row may move the baseline by at least: an event, and what it expects elsewhere
-CELL = 0.1  # of the events in a cell: the noise that a longer reach may make
-BENT = 0.02  # the noise in the curvature, in events, before it is clipped for it
-LEFT = 0.5  # of the change of log-hazards, squared, that a step may be wrong by: a Poisson likelihood's
-CERTAIN = 3.0  # times noise: from there on the curvature along the tilt is more than events say
-KNOWN = 0.9  # of the tilt's direction: so much of it must stand out of noise
-STEEPER = 1.0  # the most by which one step changes the tilt
-SURPRISE = 3.0  # times what noise explains of a step's distance from earlier ones, squared
-_TINY = 1e-150
-_FLAT = 1e-6  # of an event: where there is no noise there is still rounding
-_ROUNDS = 30
+MARGINALS = 0.1  # the share of the first question
+REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at most, with noise and without
+FAR = 3.0  # typical lengths: what an event adds to means at most
+_EXACT = 1e4  # the same without noise
+_SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
+_STEEPEST = 5.0  # of the log-hazard of a made-up row
+_ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
+_ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
+_FIRST = Parts(0.08, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
+_MIDDLE = Parts(0.06, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
+_LOOK = Parts(0.14, 0.5, 0.5, 0.8, 0.1, 0.1, 0.1, 0.25)
+_LAST = Parts(0.60, 0.2, 0.5, 0.0, 0.05, 0.05, 0.0, 0.15)
+
+
+def parts_of(steps: int) -> list[Parts]:
+    """Return the steps: the last is asked most, and the one before says how to clip it."""
+    if steps == 1:
+        return [_ALONE]
+    if steps == 2:
+        return [replace(_LOOK, share=0.3, curvature=1.0), replace(_LAST, share=0.7)]
+    return [_FIRST, *[_MIDDLE] * (steps - 3), _LOOK, _LAST]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where scores are asked for: a baseline, the level that it had, and the weights of x - centre.
+class Scored:
+    """A step as it was asked: the block, the answer, and the hazards that went with it."""
 
-    `drift` says how the means of those at risk go with the tilt, for the test of proportional hazards.
+    step: ScoreStep
+    hazards: Hazards
+    block: HazardScores
+    answer: Answer
+
+    def array(self, name: str) -> tuple[Floats, float]:
+        """Return one of the arrays, with its noise."""
+        names = [each.name for each in self.block.arrays(self.answer.schema)]
+        place = names.index(name)
+        return np.asarray(self.answer.sums[0][place], float), self.answer.noise[0][place]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """All steps, the columns' marginals, the design with its caps, its centre, and the hazards at the end.
+
+    `clear` says whether noise leaves it known, about, how many events there are.
     """
 
-    baseline: Baseline
-    level: float
-    weights: Floats
-    drift: Floats | None = None
+    scored: list[Scored]
+    marginals: Marginals | None
+    design: Design
+    centre: Floats
+    hazards: Hazards
+    clear: bool = True
 
-    @property
-    def turn(self) -> Floats:
-        """What whitens (1, x - centre)."""
-        width = len(self.weights)
-        found = np.eye(width + 1)
-        found[1:, 1:] = self.baseline.turn
-        return found
+
+@dataclass(frozen=True)
+class Supposed:
+    """What is taken for granted where nothing is known."""
+
+    point: Point
+    hazards: Hazards
+    centre: Floats
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How scores of one analysis are asked for."""
+
+    design: Design
+    follow_up: FollowUp
+    parts: tuple[Parts, ...]
+    shares: tuple[float, ...]
+    cap: Cap
+    proportional: bool
 
     def block(
         self,
         design: Design,
-        follow_up: FollowUp,
-        clip: tuple[float, float, float] = (2.0, 4.0, REACH),
-        trend: Floats | None = None,
-    ) -> Martingale:
-        """Return the scores to ask for, clipped to a bound, a curve and a reach."""
-        baseline = self.baseline
-        unit = float(baseline.hazards.max())
-        whole = np.clip(np.rint(baseline.hazards * (ONE / unit)), 1, ONE).astype(np.int64)
-        return Martingale(
+        point: Point,
+        hazards: Hazards,
+        centre: Floats,
+        *,
+        exact: bool,
+        last: bool,
+    ) -> HazardScores:
+        """Return the scores to ask for."""
+        unit = float(hazards.rates.max())
+        whole = np.clip(np.rint(hazards.rates * (ONE / unit)), 1, ONE).astype(np.int64)
+        width = len(point.weights)
+        return HazardScores(
             design,
-            follow_up,
-            _numbers(self.weights),
-            _numbers(baseline.centre),
-            tuple(_numbers(row) for row in baseline.turn),
+            self.follow_up,
+            _numbers(point.weights),
+            _numbers(centre),
+            tuple(_numbers(row) for row in point.turn),
             tuple(int(each) for each in whole),
             unit,
-            tuple(_numbers(row) for row in baseline.means @ baseline.turn.T),
-            *clip,
-            _numbers(baseline.tilt),
-            () if trend is None else _numbers(trend),
-            () if trend is None or self.drift is None else _numbers(self.drift),
+            tuple(_numbers(row) for row in hazards.offsets @ point.turn.T),
+            float(point.bound),
+            float(point.curve),
+            EXACT_REACH if exact else REACH,
+            (_EXACT if exact else FAR) * math.sqrt(width),
+            () if last and len(self.parts) > 1 else tuple(int(each) for each in hazards.groups),
+            _numbers(self._trend(hazards)) if last and self.proportional else (),
+            point.edges,
         )
 
-    @property
-    def longest(self) -> float:
-        """The longest that a score can be if nothing is clipped, since |x| <= 1."""
-        baseline = self.baseline
-        turn = self._away * float(np.linalg.norm(baseline.turn, 2))
-        offset = float(np.linalg.norm(baseline.means @ baseline.turn.T, axis=1).max())
-        return max(1.0, baseline.longest * self._steepest) * (math.hypot(1.0, 1.0, turn) + 2 * offset)
+    def _trend(self, hazards: Hazards) -> Floats:
+        """Return how a departure from proportional hazards goes over time: with the part of events so far."""
+        events = hazards.events.reshape(hazards.strata, -1)
+        by_bin = events.sum(axis=0)
+        place = (np.cumsum(by_bin) - by_bin / 2) / by_bin.sum()
+        g = np.tile(place, len(events))
+        g = g - float(hazards.events @ g) / hazards.total
+        return np.asarray(g / max(float(np.abs(g).max()), 1e-9)).clip(-1.0, 1.0)
 
-    @property
-    def furthest(self) -> float:
-        """The most that a row can move the baseline: an event, and what it expects, cell by cell."""
-        largest = float(self.baseline.hazards.max()) * self._steepest
-        return math.sqrt(1 + largest * self.baseline.longest * self._steepest)
-
-    @property
-    def _away(self) -> float:
-        return 1 + float(np.linalg.norm(self.baseline.centre))
-
-    @property
-    def _steepest(self) -> float:
-        """The largest hazard of a row, in hazards of one at the centre."""
-        return math.exp(min(self._away * float(np.linalg.norm(self.weights)), 50.0))
-
-
-def clipping(place: Place, unit: float) -> tuple[float, float, float]:
-    """Return the bounds on scores, curvature and baseline for noise of `unit`, in units of these, at the end.
-
-    As in a logistic regression (`cape.analyses.regression.scores.clipping`), for scores of variance 1 per
-    event in place of 1/4 per row.
-    """
-    events, width, unit = place.baseline.total, len(place.weights) + 1, max(unit, _TINY)
-    typical, longest = math.sqrt(width), place.longest
-    far, misfit = FAR * typical, MISFIT**2 * events
-    fitting = far * misfit / (misfit + (far * unit) ** 2 / events)
-    most = max(2 * NEAR**2 * width, BENT * events / unit)
-    bound = max(NEAR * typical, fitting, math.sqrt(ROUGH * events) / unit)
-    bound = min(bound, math.sqrt(most), longest)  # a row of this length has that curvature
-    reach = max(REACH, CELL * events / len(place.baseline.hazards) / unit)
-    return bound, min(most, longest**2), max(min(reach, place.furthest), 1.0)
-
-
-@dataclass(frozen=True)
-class HazardStep(Step):
-    """A step along the level and the weights; `count` is the number of events.
-
-    Attributes:
-        spread_noise: above the diagonal.
-        steeper: by how much the tilt changes the baseline if level and weights stay, its noise, and that of
-            each entry of `lean`.
-        lean: how level and weights go with the tilt: what changes it as they do.
-        shape: the variance of the tilt from sampling, if it is solved for with all else.
-    """
-
-    spread_noise: float = 0.0
-    steeper: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    lean: Floats | None = None
-    shape: float = 0.0
-
-    @classmethod
-    def at(cls, answer: Answer, block: Martingale, place: Place) -> HazardStep:
-        """Return what an answer to a question at this place holds."""
-        _, score, square, cross, spread, beside = answer.sums[0][:6]
-        _, score_noise, _, curvature_noise, _, spread_noise = answer.noise[0][:6]
-        events = max(place.baseline.total, 1.0)
-        found = _Sums(
-            block.bound * score,
-            block.curve * symmetric(square, cross),
-            block.bound**2 * symmetric(spread, beside),
-            block.bound * score_noise,
-            block.curve * curvature_noise,
-            block.bound**2 * spread_noise,
+    def supposed(self, schema: Schema) -> Supposed:
+        """Return where scores are asked for if nothing is known: half of typical rows have the event."""
+        x = typical_rows(self.design, schema, 1024)
+        width, cells = x.shape[1], self.follow_up.cells(schema)
+        strata = self.follow_up.many(schema)
+        bins = cells // strata
+        turn = np.diag(1 / np.maximum(x.std(axis=0), 1e-3))
+        point = Point.first(np.zeros(width), turn, 0.7, 0.5, noise=0.01, count=1e4)
+        point = point if len(self.parts) == 1 else replace(point, edges=())
+        even = Left(
+            np.full((strata, bins), 5000 / cells),
+            np.full((strata, bins), 5000 / cells),
+            np.zeros(strata),
+            np.full(strata, 5000 / strata),
+            None,
+            0.0,
+            0.0,
+            1e4,
         )
-        lean, steeper, shape = None, (0.0, 0.0, 0.0), 0.0
-        if block.tilt:
-            shape = found.of_tilt(place.baseline, events)
-            found, lean, steeper = found.without_tilt(place.baseline, events)
-        weights = np.concatenate([[place.level], place.weights])
-        return cls(
-            Point(weights, place.turn, block.bound, block.curve),
-            found.score,
-            found.curvature,
-            found.spread,
-            math.hypot(found.score_noise, place.baseline.misled) if score_noise else 0.0,
-            found.curvature_noise,
-            events,
-            found.spread_noise,
-            steeper=steeper,
-            lean=lean,
-            shape=shape,
-        )
+        return Supposed(point, Hazards.first(even, np.ones(bins), turn), x.mean(axis=0))
 
-    def tilted(self, change: Floats, variance: float, most: float = STEEPER) -> float:
-        """Return by how much the tilt changes if level and weights do, drawn to 0 if it had this variance."""
-        if self.lean is None:
-            return 0.0
-        moved, noise, _ = self.steeper
-        away = np.linalg.solve(self.point.turn.T, change)
-        gain = 1.0 if math.isinf(variance) else variance / (variance + noise**2)
-        found = (moved - float(self.lean @ away)) * gain
-        return min(max(found, -most), most)
+    def conversation(self, schema: Schema, neighbours: Neighbours) -> Generator[Query, Answer, Fit]:
+        """Ask how rows are spread and leave, and then for scores at what was found, each time."""
+        columns, leaving = self.design.sources, Leaving(self.design, self.follow_up)
+        asked = leaving_query(columns, leaving, schema, neighbours)
+        answer = yield asked
+        features = Answer(answer.sums[:-1], answer.noise[:-1], answer.rows, schema)
+        marginals = Marginals.of(features, columns, self.cap)
+        unit = answer.noise[0][0] / asked.sensitivity * math.sqrt(self.shares[0])
+        exact = unit == 0
+        falls = FALLS if self.cap == "auto" else FALLS_UNCAPPED
+        count = max(float(np.mean([float(sums[0].sum()) for sums in features.sums])), 1.0)
+        if answer.rows is not None:
+            count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
+        design = replace(self.design, cut=marginals.cut(columns))
+        centre, turn = marginals.centred(design, schema)
+        left = self._left(answer, leaving, count, schema)
+        hazards = Hazards.first(left, np.diff(self.follow_up.times.edges), turn)
+        events = min(max(hazards.total / count, 1e-3), 1.0)
 
-    def precision(self, covariance: Floats) -> Floats:
-        """Return how much the step tells, if the covariance of the weights is this before it.
+        def query(block: HazardScores, place: int) -> Query:
+            return hazard_query(block, self.parts[place], neighbours)
 
-        Noise e in the scores and E in the curvature, at a point that is d away, make e + E d. Along what
-        stands out of noise, d is the change that was found and what noise did to it, whatever was known
-        before; elsewhere it is as before. Where that is more than what was known, this counts.
-        """
-        inverses, kept, vectors = self._seen
-        turned = np.linalg.inv(self.point.turn)
-        before, eye = turned.T @ covariance @ turned, np.eye(len(covariance))
-        inverse = (vectors * inverses) @ vectors.T
-        dark = vectors[:, inverses == 0]
-        fixed = np.outer(self.change, self.change) + dark @ (dark.T @ before @ dark) @ dark.T
-        least = (self.score_noise**2 + (_FLAT * self.count) ** 2) * eye
+        def noise(place: int) -> float:
+            """That of a sum of rows of length 1."""
+            last = place + 1 == len(self.parts)
+            at = replace(point, edges=()) if last and place > 0 else point
+            block = self.block(design, at, hazards, centre, exact=exact, last=last)
+            return unit * query(block, place).sensitivity / math.sqrt(self.shares[place + 1])
 
-        def made(away: Floats) -> Floats:
-            return np.asarray(least + self.curvature_noise**2 * (np.trace(away) * eye + away))
+        point = Point.first(np.zeros(len(turn)), turn, math.sqrt(events), events, noise=1.0, count=count)
+        point = Point.first(np.zeros(len(turn)), turn, math.sqrt(events), events, noise=noise(0), count=count)
+        made = marginals.rows(design, schema) - centre
+        if not exact:
+            lengths = Lengths(np.array(point.edges), _expected(point, hazards, made), 0.0)
+            best = lengths.best(noise(0), len(turn), falls).bound
+            point = replace(point, bound=max(point.bound, best))
+        scored: list[Scored] = []
+        known: ScoreStep | None = None
+        moved = 0.0
+        for i in range(len(self.parts)):
+            last = i + 1 == len(self.parts)
+            if last and i > 0:
+                point = replace(point, edges=())
+            block = self.block(design, point, hazards, centre, exact=exact, last=last)
+            answer = yield query(block, i)
+            one = _read(answer, block, point, hazards, count)
+            level, level_noise = one.array("level")
+            cells, cell_noise = one.array("cells")
+            hazards, found = hazards.seen(
+                block.reach * level, block.reach * level_noise, block.reach * cells, block.reach * cell_noise
+            )
+            step = one.step
+            if step.score_noise:
+                beyond = replace(one.hazards, doubt=hazards.doubt).misled(found)
+                step = replace(step, score_noise=math.hypot(step.score_noise, beyond))
+            if step.lengths is not None and not exact:
+                expected = _expected(point, hazards, made)
+                step = replace(step, lengths=replace(step.lengths, expected=expected))
+            if scored:
+                step = step.with_earlier(scored[-1].step, moved)
+            else:
+                step = _expecting(step, hazards.total, left.total_noise)
+            step = _with_likely_spread(step, hazards.total)
+            scored.append(replace(one, step=step))
+            if block.groups:
+                sums, sum_noise = one.array("means")
+                shape = (block.many, len(turn))
+                hazards = hazards.with_means(
+                    block.far * sums.reshape(shape), block.far * sum_noise, point.turn
+                )
+            settled = step.settled and float(np.abs(found).sum()) < _SETTLED * hazards.total
+            if last or settled:
+                change = point.turn.T @ step.change
+                hazards = hazards.after(change, step.moved(step.change))
+                break
+            then = i + 2 == len(self.parts)
+            was = point.weights
+            known = step if known is None else step.beside(known, moved)
+            point, moved = next_point(
+                known, whiten=not then, lengths=not then, noise=noise(i + 1), falls=falls
+            )
+            hazards = hazards.after(point.weights - was, moved)
+        if len(self.parts) == 1 and step.lengths is not None:
+            beyond_bound = step.lengths.beyond(step.point.bound, falls)
+            step = replace(step, point=replace(step.point, beyond=beyond_bound))
+            scored[-1] = replace(scored[-1], step=step)
+        return Fit(scored, marginals, design, centre, hazards, left.clear)
 
-        away = fixed
-        for _ in range(_ROUNDS):
-            away = fixed + inverse @ made(away) @ inverse
-        if np.trace(away) > np.trace(before):
-            away = before + np.outer(self.change, self.change)
-        told = turned @ (vectors * kept) @ vectors.T
-        return np.asarray(told @ np.linalg.solve(made(away), told.T))
-
-    @property
-    def bread(self) -> Floats:
-        """From scores to weights."""
-        inverses, _, vectors = self._seen
-        return np.asarray(self.point.turn.T @ (vectors * inverses) @ vectors.T)
-
-    @property
-    def moved(self) -> float:
-        """By how much it changed log-hazards, as a standard deviation over events, without noise."""
-        of_noise = self.score_noise**2 * float(self._seen[0].sum())
-        square = float(self.change @ self.curvature @ self.change) - of_noise
-        return math.sqrt(max(square, 0.0) / self.count)
-
-    @property
-    def left(self) -> Floats:
-        """How far it may have ended from where scores are 0: second order in what it changed."""
-        return np.asarray(LEFT * self.moved * (self.point.turn.T @ self.change))
-
-
-def tilt_noise(step: HazardStep, belief: Belief) -> float:
-    """Return the variance of the tilt after a step from noise: its own, that of what is believed of level and
-    weights, of how these go with it, and what is left of second order."""
-    if step.lean is None:
-        return 0.0
-    moved, noise, unsure = step.steeper
-    back = np.linalg.inv(step.point.turn)
-    covariance = back.T @ belief.covariance @ back
-    away = back.T @ (belief.mean - step.point.weights)
-    of_others = max(0.0, float(step.lean @ covariance @ step.lean)) + unsure**2 * float(np.trace(covariance))
-    change = moved - float(step.lean @ away)
-    return noise**2 + of_others + unsure**2 * float(away @ away) + (LEFT * change**2) ** 2
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Sums of scores, curvature and spread along (1, tilt, x - centre), and the noise of each."""
-
-    score: Floats
-    curvature: Floats
-    spread: Floats
-    score_noise: float
-    curvature_noise: float
-    spread_noise: float
-
-    def without_tilt(
-        self, baseline: Baseline, events: float
-    ) -> tuple[_Sums, Floats, tuple[float, float, float]]:
-        """Return the sums along (1, x - centre) less what goes with the tilt, and the change of that.
-
-        With k the curvature along the tilt, and c its products with the others, scores s become s - c t / k,
-        t that of the tilt, and the curvature C - cc' / k: what is left if the tilt is solved for. k is known
-        well, from events by cell, unless what is expected is far off, which it shows; c is drawn to 0 as far
-        as noise hides it (James and Stein). What is wrong in c counts as noise as far as the tilt was wrong.
-        """
-        rest = np.delete(np.arange(len(self.score)), 1)
-        k = self._along_tilt(baseline, events)
-        cross = self.curvature[1, rest]
-        chance = len(cross) * self.curvature_noise**2
-        clear = max(0.0, 1 - chance / (float(cross @ cross) + _TINY))
-        lean, tilt = clear * cross / k, float(self.score[1])
-        wrong = math.sqrt(max(clear, 1 / len(cross))) * self.curvature_noise / k
-        longer = 1 + float(lean @ lean)
-        less = np.eye(len(self.score))[rest]
-        less[:, 1] = -lean
-        curvature = self.curvature[np.ix_(rest, rest)] - k * np.outer(lean, lean)
-        return (
-            _Sums(
-                less @ self.score,
-                curvature,
-                less @ self.spread @ less.T,
-                math.hypot(self.score_noise * math.sqrt(longer), wrong * max(abs(tilt), self.score_noise)),
-                self.curvature_noise,
-                self.spread_noise * longer,
-            ),
-            lean,
-            (-tilt / k, self.score_noise / k, wrong),
+    def _left(self, answer: Answer, block: Leaving, count: float, schema: Schema) -> Left:
+        censored, events, staying, totals, *late = answer.sums[-1]
+        noise, _, _, total_noise, *_ = answer.noise[-1]
+        shape = (block.follow_up.many(schema), block.follow_up.times.bins)
+        return Left(
+            np.asarray(censored, float).reshape(shape),
+            np.asarray(events, float).reshape(shape),
+            np.asarray(staying, float),
+            np.asarray(totals, float),
+            np.asarray(late[0], float).reshape(shape) if late else None,
+            noise,
+            total_noise,
+            count,
         )
 
-    def _along_tilt(self, baseline: Baseline, events: float) -> float:
-        """Return the curvature along the tilt."""
-        kept = min(max(float(self.curvature[0, 0]), self.curvature_noise, _FLAT * events) / events, 1.0)
-        known = kept * float(baseline.events @ baseline.tilt**2) if self.curvature_noise else 0.0
-        seen = float(self.curvature[1, 1]) - CERTAIN * self.curvature_noise
-        return max(known, seen, _FLAT * events)
-
-    def of_tilt(self, baseline: Baseline, events: float) -> float:
-        """Return the variance of the tilt from sampling, level and weights solved for too."""
-        curvature = self.curvature.copy()
-        curvature[1, 1] = self._along_tilt(baseline, events)
-        values, vectors = np.linalg.eigh(curvature)
-        edge = max(spectral(len(values), self.curvature_noise), _FLAT * events)
-        inverses = np.where(values > edge, 1 / np.maximum(values, edge), 0.0)
-        row = (vectors[1] * inverses) @ vectors.T
-        if float(vectors[1] ** 2 @ (values > edge)) < KNOWN:  # noise hides what goes with the tilt
-            row = np.eye(len(values))[1] / curvature[1, 1]
-        return max(0.0, float(row @ nearest_positive(self.spread) @ row))  # never below 0 but for rounding
-
-
-def believed(steps: Sequence[Step], covariance: Floats) -> Belief:
-    """Return what steps say about level and weights that had this covariance around 0 before.
-
-    A step also depends on the baseline that it was made at. Where it ends further from what earlier ones said
-    than noise explains, these were made at a baseline that was off, and count for less along the difference.
-    Without noise the last one says it all.
-    """
-    if steps and not steps[-1].score_noise:
-        steps = steps[-1:]
-    belief = Belief.after([], covariance)
-    for i, step in enumerate(steps):
-        left = steps[i - 1].left if i else np.zeros(len(covariance))
-        apart = step.target - belief.mean
-        precision = step.precision(belief.covariance)
-        within = precision - precision @ np.linalg.solve(
-            precision + np.linalg.inv(belief.covariance), precision
+    def alone(self, answer: Answer) -> Fit:
+        """Return what one step where nothing is known says by itself."""
+        supposed = self.supposed(answer.schema)
+        block = self.block(
+            self.design, supposed.point, supposed.hazards, supposed.centre, exact=False, last=True
         )
-        square = float(apart @ within @ apart)
-        if i and square > SURPRISE * len(apart):
-            left = left + apart * (1 - SURPRISE * len(apart) / square)
-        belief = belief.told(step, left)
-    return belief
+        one = _read(answer, block, supposed.point, supposed.hazards, 1e4)
+        return Fit([one], None, self.design, supposed.centre, supposed.hazards)
+
+
+def _read(answer: Answer, block: HazardScores, point: Point, hazards: Hazards, count: float) -> Scored:
+    """Return what an answer holds."""
+    _, score, square, cross, spread, beside = answer.sums[0][:6]
+    _, score_noise, diagonal, curvature_noise, spread_diagonal, spread_noise = answer.noise[0][:6]
+    if len(score) == 1:  # a matrix of one number has nothing above its diagonal
+        curvature_noise, spread_noise = diagonal / math.sqrt(2), spread_diagonal / math.sqrt(2)
+    rows, _ = answer.complete_rows(block.reads)
+    lengths = None
+    if block.lengths:
+        lengths = Lengths(np.array(block.lengths), np.asarray(answer.sums[0][-1], float), answer.noise[0][-1])
+    step = ScoreStep(
+        point,
+        max(rows, 1.0),
+        point.bound * score,
+        point.curve * symmetric(square, cross),
+        point.bound**2 * symmetric(spread, beside),
+        point.bound * score_noise,
+        point.curve * curvature_noise,
+        point.bound**2 * spread_noise,
+        lengths,
+        True,
+    )
+    return Scored(step, hazards, block, answer)
+
+
+def _expected(point: Point, hazards: Hazards, made: Floats) -> Floats:
+    """Return how many events are expected to have scores of each length, from made-up rows of x - centre."""
+    risk = np.exp(np.clip(made @ point.weights, -_STEEPEST, _STEEPEST))
+    middle = hazards.events @ hazards.offsets / hazards.total
+    lengths = np.sqrt((((made - middle) @ point.turn.T) ** 2).sum(axis=1))
+    places = np.searchsorted(np.array(point.edges), lengths, side="right")
+    found = np.bincount(places, risk, len(point.edges) + 1)
+    return np.asarray(hazards.total * found / found.sum())
+
+
+def _expecting(step: ScoreStep, events: float, noise: float) -> ScoreStep:
+    """Return a first step in which the curvature of whitened features, as many as events, counts."""
+    if not step.curvature_noise:
+        return step
+    doubt = math.hypot(_ROUND * events, noise)
+    here, there = step.curvature_noise**-2, doubt**-2
+    mixed = (here * step.curvature + there * events * np.eye(step.width)) / (here + there)
+    return replace(step, curvature=mixed, curvature_noise=(here + there) ** -0.5)
+
+
+def _with_likely_spread(step: ScoreStep, events: float) -> ScoreStep:
+    """Return a step in which the spread that scores have where the model is true, the curvature, counts."""
+    if not step.spread_noise:
+        return step
+    here, there = step.spread_noise**-2, (_APART * events) ** -2
+    mixed = (here * step.spread + there * step.likely) / (here + there)
+    return replace(step, spread=mixed, spread_noise=(here + there) ** -0.5)
 
 
 def _numbers(values: Floats) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """Weibull and exponential regression of times to an event, from clipped martingale scores.
 
-Questions, steps and sensitivities are those of `Cox` (`by_hazards`, `cox_sensitivity`), on an axis of time
+Questions, steps and sensitivities are those of `Cox` (`by_hazards`, `hazard_sensitivity`), on an axis of time
 that is cut finely enough for hazards to be constant within a cell. The baseline follows its law: a level and,
 for Weibull, a shape, whose score is that of the block's tilt. All that follows a released sum is
 post-processing.
@@ -17,7 +17,7 @@ import numpy as np
 
 from cape.analyses.survival.baseline import Baseline
 from cape.analyses.survival.by_hazards import Asked, ByHazards, checked_rounds, terms
-from cape.analyses.survival.cox_steps import HazardStep, Place, tilt_noise
+from cape.analyses.survival.hazard_steps import HazardStep, Place, tilt_noise
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
 from cape.blocks.martingale import STEEP
@@ -74,7 +74,7 @@ class SurvivalRegression(ByHazards):
     Rows are complete ones; times are counted from the lower bound of the column. With `entry` a row is at
     risk only after it.
 
-    **Sensitivity**: `cox_sensitivity` has the proofs.
+    **Sensitivity**: `hazard_sensitivity` has the proofs.
 
     Args:
         time: a numeric column: when a row leaves.

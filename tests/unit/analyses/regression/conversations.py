@@ -1,13 +1,14 @@
-"""Sums of logistic regressions and principal components by meaning, and conversations with noise."""
+"""Sums by meaning, or as a site adds them up, and conversations with noise."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import polars as pl
 
 from cape import privacy
-from cape.blocks import Sandwich, Scores, Squares, Tensors
+from cape.blocks import Counts, Sandwich, Scores, Squares, Table, Tensors
 from cape.data import Number
 from cape.engine.query import Answer
 from tests.unit.analyses.regression.tables import influences
@@ -44,23 +45,36 @@ def rows_of(design, schema, table):
     return np.trunc(x[whole] / STEP) * STEP, y[whole]
 
 
+def site(schema, table):
+    """A site with this table, whose categories are codes, -1 or NaN if missing."""
+    cells = {}
+    for name in schema:
+        if name in table:
+            column, given = schema[name], pl.Series(np.asarray(table[name], float), dtype=pl.Float64)
+            if isinstance(column, Number):
+                cells[name] = given.fill_nan(None)
+            else:
+                values = pl.Series([*column.values, None])
+                cells[name] = values[given.fill_nan(-1).cast(pl.Int64).to_numpy()]
+    return Table("site", pl.DataFrame(cells), schema)
+
+
+def at_a_site(block, schema, table):
+    """The arrays of a block as a site adds them up."""
+    (found,) = table.sums([block])
+    return tuple(
+        np.asarray(each, float) * 2.0**-array.bits
+        for each, array in zip(found, block.arrays(schema), strict=True)
+    )
+
+
 def sums_of(block, schema, table):
-    """The arrays of a block."""
+    """The arrays of a block: by their meaning, but for scores and counts, which have tests of their own."""
+    if isinstance(block, (Counts, Scores)):
+        return at_a_site(block, schema, table if isinstance(table, Table) else site(schema, table))
     x, y = rows_of(block.design, schema, table)
     above = np.triu_indices(x.shape[1], 1)
     arrays = [np.array([float(len(x))])]
-    if isinstance(block, Scores):
-        p = 1 / (1 + np.exp(-np.clip(x @ np.array(block.weights), -700, 700)))
-        u = x @ np.array(block.turn).T
-        squares, bent = (u**2).sum(axis=1), p * (1 - p)
-        with np.errstate(divide="ignore"):
-            limits = block.bound / np.fmax(p, 1 - p) / np.sqrt(squares), block.curve / (bent * squares)
-        v = np.fmin(1, np.fmin(*limits))
-        s = np.trunc((v * (p - (1 + y) / 2))[:, None] * u / block.bound / STEP) * STEP
-        z = np.trunc(np.sqrt(v * bent)[:, None] * u / math.sqrt(block.curve) / STEP) * STEP
-        for square in (z.T @ z, s.T @ s):
-            arrays += [np.diag(square).copy(), square[above]]
-        return (arrays[0], s.sum(axis=0), *arrays[1:])
     if isinstance(block, Squares):
         c = x - np.array(block.centre)
         forms = [(sum(w * c[:, i] * c[:, j] for i, j, w in form.terms), form.bound) for form in block.forms]
@@ -94,7 +108,7 @@ def answer_to(query, schema, table, rng, mu, neighbours="replace-one"):
         )
         for block, stds in zip(query.blocks, noise, strict=True)
     )
-    rows = len(next(iter(table.values())))
+    rows = table.rows() if isinstance(table, Table) else len(next(iter(table.values())))
     return Answer(sums, noise, rows if neighbours == "replace-one" else None, schema)
 
 
@@ -102,6 +116,8 @@ def converse(analysis, schema, table, rng, *, mu=MU, neighbours="replace-one"):
     """What is found, and how many steps were asked for."""
     talk = analysis.conduct(schema, neighbours)
     query, steps = next(talk), 0
+    if isinstance(query.blocks[0], Counts):
+        table = site(schema, table)
     for share in analysis.stages():
         steps += isinstance(query.blocks[0], Scores)
         try:

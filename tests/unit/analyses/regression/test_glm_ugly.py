@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 import statsmodels.api as sm
 
-from benchmarks.glm import Rows, Skewed, conducted, run
-from cape import Budget, Consortium, privacy
+from benchmarks.glm import Skewed, run
+from cape import Budget, Consortium
 from cape.analyses import GLM, LogisticRegression
 from cape.core.errors import PrivacyLeakWarning, TooNoisyWarning
 from cape.data import Category, Number, Schema
@@ -63,14 +63,14 @@ def test_without_noise_steps_go_on_until_nothing_changes():
     known = sm.GLM(y, sm.add_constant(x), family=sm.families.Poisson()).fit(tol=1e-12)
     for high in (60, 500):
         schema = Schema(x=Number(0, high, missing=False), y=Number(0, 200, missing=False))
-        release, said = released(GLM("y", ["x"], "poisson"), {"x": x, "y": y}, schema)
-        assert list(release.value.values()) == pytest.approx(known.params, abs=2e-4)
+        release, said = released(GLM("y", ["x"], "poisson", cap="none"), {"x": x, "y": y}, schema)
+        assert list(release.value.values()) == pytest.approx(known.params, abs=5e-5)  # cells are rounded
         assert not said
-        assert release.model.rounds > 6
+        assert release.model.rounds > 5
     schema = Schema(x=Number(0, 60, missing=False), y=Number(0, 200, missing=False))
-    few, said = released(GLM("y", ["x"], "poisson", rounds=5), {"x": x, "y": y}, schema)
-    assert few.model.rounds == 5
-    assert any("the last step still changed log rates" in each for each in said)
+    few, said = released(GLM("y", ["x"], "poisson", cap="none", rounds=2), {"x": x, "y": y}, schema)
+    assert few.model.rounds == 2
+    assert any("the last one changed log rates" in each for each in said)
     low, high = few.interval()["x"]
     assert low < known.params[1] < high
 
@@ -114,46 +114,12 @@ def _family(asked):
     return {} if isinstance(asked, LogisticRegression) else {"family": asked.family}
 
 
-def test_thresholds_are_told_from_a_feature_that_most_rows_have():
-    """Features that were not centred could hardly be told from a constant: estimates were drawn to 0."""
-    case, found = Skewed("ordinal"), []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        rows = Rows(case, *case.table(rng, 20_000))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TooNoisyWarning)
-            told = conducted(case, rows, 20_000, float(privacy.mu(2.0, 1e-6)), rng)
-        found.append([each.value for each in told])
-        assert all(each.standard_error < 0.2 for each in told)
-    assert np.mean(found, axis=0) == pytest.approx(case.truth, abs=0.08)
-
-
 @pytest.mark.slow(10)
 def test_coefficients_of_a_skewed_feature_are_covered_with_few_rows():
     hits = [
-        run(Skewed(family), 2_000, seed, (3.0,)).covered[3.0]
-        for family in ("logit", "ordinal")
-        for seed in range(40)
+        run(Skewed(family), 2_000, seed, (3.0,)).covered[3.0] for family in ("logit",) for seed in range(40)
     ]
     assert np.mean(np.concatenate(hits)) > 0.9
-
-
-@pytest.mark.parametrize("family", ["multinomial", "ordinal"])
-@pytest.mark.parametrize("scheme", ["none", "cape"])
-def test_nothing_is_said_about_a_category_in_which_nobody_is(family, scheme):
-    rng = np.random.default_rng(4)
-    x = np.clip(rng.normal(size=3000), -3, 3)
-    y = np.where(x + rng.logistic(size=3000) > 0, "b", "a")
-    schema = Schema(x=Number(-3, 3, missing=False), y=Category(("a", "b", "c"), missing=False))
-    release, said = released(GLM("y", ["x"], family), {"x": x, "y": y}, schema, scheme)
-    assert any("whether anybody is in 'c' of 'y'" in each for each in said)
-    hidden = {"multinomial": ["intercept [c]", "x [c]"], "ordinal": ["threshold [b|c]"]}[family]
-    for label in hidden:
-        low, high = release.interval()[label]
-        assert (release.value[label], low) == (0, -high)
-    known = next(label for label in release.value if label not in hidden and label.startswith("x"))
-    low, high = release.interval()[known]
-    assert high - low < 5
 
 
 def test_features_explain_what_they_do_beside_an_offset():
@@ -164,7 +130,7 @@ def test_features_explain_what_they_do_beside_an_offset():
         x=Number(-3, 3, missing=False), time=Number(0, 3, missing=False), y=Number(0, 300, missing=False)
     )
     columns = {"x": x, "time": time, "y": y}
-    model = released(GLM("y", ["x"], "poisson", offset="time"), columns, schema)[0].model
+    model = released(GLM("y", ["x"], "poisson", offset="time", cap="none"), columns, schema)[0].model
     poisson = sm.families.Poisson()
     full = sm.GLM(y, sm.add_constant(x), family=poisson, offset=time).fit()
     none = sm.GLM(y, np.ones((6000, 1)), family=poisson, offset=time).fit()
@@ -205,8 +171,8 @@ def test_the_variance_of_a_gaussian_family_is_that_of_residuals():
     y = np.clip(2 * x + rng.exponential(3, 4000), -10, 40)
     schema = Schema(x=Number(-3, 3, missing=False), y=Number(-10, 40, missing=False))
     known = sm.OLS(y, sm.add_constant(x)).fit()
-    exact = released(GLM("y", ["x"]), {"x": x, "y": y}, schema)[0].model.dispersion
-    assert exact.value == pytest.approx(known.scale, rel=0.01)  # a row counts up to 30 variances
-    noisy = released(GLM("y", ["x"]), {"x": x, "y": y}, schema, "cape", 2.0)[0].model.dispersion
+    exact = released(GLM("y", ["x"], cap="none"), {"x": x, "y": y}, schema)[0].model.dispersion
+    assert exact.value == pytest.approx(known.scale, rel=1e-4)
+    noisy = released(GLM("y", ["x"], cap="none"), {"x": x, "y": y}, schema, "cape", 2.0)[0].model.dispersion
     low, high = noisy.interval(1 - 1e-6)
     assert low < known.scale < high

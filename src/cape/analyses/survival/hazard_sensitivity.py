@@ -1,4 +1,4 @@
-"""How far one row moves what a Cox regression asks for.
+"""How far one row moves what a parametric regression of hazards asks for.
 
 *First question* (`exposure_query`). Claim. With weights on squares n for exits and for rows that stay, d for
 events, o for their number, t for time at risk, x for sums of x over events, and q for xx' (off-diagonals
@@ -39,7 +39,7 @@ leaves the vector of the other, 1 + b + m + w + h + c, and c is what makes that 
 Rounded s and trends are no longer than 1, the trace of a rounded Z is at most 1, and products are those of
 rounded ones. The released s differs from the one in products by half a step of 2^-20 an entry, a difference
 of two by sqrt(d) steps for d entries. Rounding may make a longer by sqrt(k) + 3 steps for k cells.
-Tested in tests/unit/analyses/survival/test_cox_sensitivity.py.
+Tested in tests/unit/analyses/survival/test_hazard_sensitivity.py.
 """
 
 from __future__ import annotations

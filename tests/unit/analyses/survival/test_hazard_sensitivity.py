@@ -1,4 +1,4 @@
-"""What a Cox regression asks for moves by no more than its proofs say, and rows that come near are known."""
+"""What a parametric regression of hazards asks for moves by no more than its proofs say."""
 
 from __future__ import annotations
 
@@ -13,19 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.analyses.survival import cox_sensitivity
-from cape.analyses.survival.cox import Cox
-from cape.analyses.survival.cox_sensitivity import exposure_query, martingale_query
+from cape.analyses.survival import hazard_sensitivity
+from cape.analyses.survival.hazard_sensitivity import exposure_query, martingale_query
 from cape.analyses.survival.parametric import SurvivalRegression
 from cape.blocks import Design, Exposure, FollowUp, Martingale, Table, Times
 from cape.blocks.martingale import STEEP
-from cape.core.errors import InvalidInput, TooNoisyWarning
+from cape.core.errors import TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
-from cape.engine.schemes import SCHEMES
-from cape.engine.session import AnalysisSession, StageResult
-from cape.engine.stages import Setting, Stages
-from cape.privacy import Budget
 from tests.slices import examples
 
 SCHEMA = Schema(
@@ -207,42 +202,6 @@ def test_no_row_moves_scores_further_at_the_limits_of_what_may_be_asked(
         assert largest(query, rows, "replace-one") <= query.sensitivity
 
 
-def test_made_up_answers_lead_to_a_point_within_the_limits_or_are_refused() -> None:
-    """Each step moves the hazard by e^50, as far as one can, and the last one the weights."""
-    analysis = Cox("years", "died", ["x", "z"], bins=4, rounds=6)
-    scheme = SCHEMES["cape"]()
-    setting = Setting(SCHEMA, Budget(1.0, 1e-6), scheme.parties(5, 1, None), "replace-one")
-    first = [1000, 0, [1, 1, 1, 100], 10, 100, 500, 0, 50, 0, 0]  # last: cells outside bounds
-    for turns in range(1, 6):
-        session = AnalysisSession(analysis, Stages.of(analysis, setting, scheme, 1.0))
-        session.tell(made_up(session, first, None))
-        try:
-            for step in range(turns):
-                block = session.pending().blocks[0]
-                assert isinstance(block, Martingale)
-                change = np.array([50.0, 0, 0, 0] if step < turns - 1 else [0, 0, 3e3, 0])
-                score = -100 * change / block.bound
-                answer = [1000, score, 100 / block.curve, 0, 1, 0, 0]
-                session.tell(made_up(session, answer, 0.0))
-                session.calibrate()
-        except InvalidInput as error:
-            assert "unit must be" in str(error)  # noqa: PT017
-            return
-        query = session.pending()
-        rows = [row(x, 2.0, years, "yes") for x in (-1.0, 1.0) for years in (0.0, 1e-9, 2.0, 9.0)]
-        assert largest(query, rows, "replace-one") <= query.sensitivity
-    raise AssertionError("hazards must end somewhere")
-
-
-def made_up(session: AnalysisSession, answer: list[Any], noise: float | None) -> StageResult:
-    """A result of the present stage that nobody released."""
-    found = []
-    for step, each in zip(session.calibrate()[0].steps, answer, strict=True):
-        told = np.broadcast_to(np.asarray(each, float), (step.array.size,))
-        found.append(np.rint(told / step.size).clip(-(2.0**62), 2.0**62).astype(np.int64))
-    return StageResult.of(np.concatenate(found), 5, 1000, noise)
-
-
 def test_an_event_and_an_expected_one_move_scores_almost_as_far_as_any() -> None:
     """A row that has the event at once, and one of the same features that expected it and has none."""
     block = Martingale(
@@ -251,7 +210,7 @@ def test_an_event_and_an_expected_one_move_scores_almost_as_far_as_any() -> None
     )  # fmt: skip
     query = martingale_query(block, "replace-one")
     found = largest(query, [row(0, 2, 0.0, "yes"), row(0, 2, 0.25, "no")], "replace-one")
-    without_curvature = math.sqrt(4 + 4 * cox_sensitivity.BASELINE + cox_sensitivity.CURVE)
+    without_curvature = math.sqrt(4 + 4 * hazard_sensitivity.BASELINE + hazard_sensitivity.CURVE)
     assert 0.97 * without_curvature < found <= query.sensitivity
 
 
@@ -269,7 +228,7 @@ def lengths(tries: int, seed: int) -> tuple[np.ndarray, ...]:
 
 def test_the_weights_are_within_what_the_proofs_allow_and_larger_ones_are_found_out() -> None:
     r, other, k = lengths(300_000, 1)
-    whole = cox_sensitivity.SUM
+    whole = hazard_sensitivity.SUM
 
     def features(square: float) -> float:
         return float(
@@ -287,12 +246,12 @@ def test_the_weights_are_within_what_the_proofs_allow_and_larger_ones_are_found_
             ).max()
         )  # fmt: skip
 
-    assert features(cox_sensitivity.SQUARE) <= 4 * whole + 1e-9
-    assert features(2.5 * cox_sensitivity.SQUARE) > 4 * whole + 0.1
-    assert scored(cox_sensitivity.SPREAD) <= 4 + 1e-9
+    assert features(hazard_sensitivity.SQUARE) <= 4 * whole + 1e-9
+    assert features(2.5 * hazard_sensitivity.SQUARE) > 4 * whole + 0.1
+    assert scored(hazard_sensitivity.SPREAD) <= 4 + 1e-9
     assert scored(0.8) > 4.02
-    assert whole / 2 >= cox_sensitivity.SQUARE
-    assert cox_sensitivity.EVENTS + 2.5 * whole >= cox_sensitivity.TOTAL
+    assert whole / 2 >= hazard_sensitivity.SQUARE
+    assert hazard_sensitivity.EVENTS + 2.5 * whole >= hazard_sensitivity.TOTAL
 
 
 @RELATION

@@ -1,0 +1,98 @@
+"""The bound on scores: small beside sampling where rows are many, and what it leaves out is counted."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cape.stats.score_norms import BINS, FALLS, Lengths, edges_around
+
+
+def lengths_of(lengths, noise, seed=0, around=None):
+    edges = np.array(edges_around(float(np.sqrt((lengths**2).mean())) if around is None else around))
+    counts = np.bincount(np.searchsorted(edges, lengths, side="right"), minlength=BINS)
+    return Lengths(edges, counts + np.random.default_rng(seed).normal(0, noise, BINS), noise)
+
+
+def drawn(kind, rows, seed=5):
+    rng = np.random.default_rng(seed)
+    return {
+        "normal": np.linalg.norm(rng.normal(size=(rows, 5)), axis=1),
+        "long": np.linalg.norm(rng.normal(size=(rows, 5)), axis=1) * rng.gamma(0.6, 1 / 0.6, rows),
+        "mostly 0": np.where(rng.random(rows) < 0.9, 0.05, rng.gamma(3, 2, rows)),
+    }[kind]
+
+
+KINDS = ("normal", "long", "mostly 0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("noise", [0.0, 10.0, 40.0])
+def test_the_typical_length_is_found_from_far_off(kind, noise):
+    x = drawn(kind, 10_000)
+    size = float(np.sqrt((x**2).mean()))
+    for around in (size / 10, size, 10 * size):
+        assert lengths_of(x, noise, around=around).typical() == pytest.approx(size, rel=0.4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_lies_beyond_a_bound_is_about_what_does_or_more(kind):
+    x = drawn(kind, 20_000)
+    for noise in (0.0, 10.0, 40.0):
+        for seed in range(5):
+            found = lengths_of(x, noise, seed)
+            for bound in np.quantile(x, [0.7, 0.95, 0.995]):
+                beyond = found.beyond(float(bound), FALLS)
+                excess = float(np.maximum(x - bound, 0).sum())
+                assert beyond.excess > 0.6 * excess - 4 * noise * bound
+                assert beyond.excess < 2.2 * excess + 12 * (noise + 1) * bound
+                assert beyond.spread >= 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_chosen_bound_has_nearly_the_least_error_of_all(kind):
+    """Its error is sampling, noise, and half of what it leaves out, as if that pointed anywhere."""
+    x, width = drawn(kind, 20_000), 5
+    for unit in (1.0, 5.0, 40.0):
+        found = lengths_of(x, 0.0)
+        # with a histogram that is exact but said to have noise, nothing is hidden and nothing invented
+        best = Lengths(found.edges, found.counts, 1e-9).best(unit, width, FALLS).bound
+
+        def error(bound, unit=unit):
+            kept = np.minimum(x, bound)
+            left = float(np.maximum(x - bound, 0).sum())
+            return math.sqrt((kept**2).sum() / width + (unit * bound) ** 2) + left / (2 * math.sqrt(width))
+
+        least = min(error(bound) for bound in np.geomspace(0.3, 60, 80))
+        assert error(best) < 1.15 * least
+
+
+def test_bounds_grow_with_rows_and_less_noise():
+    small, large = drawn("long", 2_000), drawn("long", 200_000)
+    assert (
+        lengths_of(large, 20.0).best(10.0, 5, FALLS).bound
+        > lengths_of(small, 20.0).best(10.0, 5, FALLS).bound
+    )
+    assert (
+        lengths_of(large, 20.0).best(2.0, 5, FALLS).bound > lengths_of(large, 20.0).best(40.0, 5, FALLS).bound
+    )
+
+
+def test_without_noise_nothing_is_clipped():
+    x = drawn("long", 1_000)
+    best = lengths_of(x, 0.0).best(0.0, 5, FALLS)
+    assert best.bound >= x.max()
+    assert best.excess == 0
+
+
+@given(seed=st.integers(0, 10_000), noise=st.floats(1e-3, 1e5), unit=st.floats(0, 1e4))
+def test_noise_alone_gives_a_bound(seed, noise, unit):
+    found = lengths_of(np.array([1.0]), noise, seed, around=1.0)
+    best = found.best(unit, 3, FALLS)
+    assert 0 < best.bound < math.inf
+    assert best.excess >= 0
+    assert math.isfinite(best.excess + best.spread)
