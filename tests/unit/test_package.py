@@ -169,7 +169,7 @@ def test_statistics_import_the_core_alone():
         assert all(name.startswith(("cape.core.", "cape.stats.")) for name in ours), path
 
 
-FAMILIES = ["describe", "compare", "tables", "regression", "survival", "sites", "evaluate", "synthetic"]
+FAMILIES = list(LAYERS["analyses"])
 """Each family of analyses may import those before it, and what they share beside them."""
 OF_ALL = {"__init__.py", "registry.py"}  # list what all families have
 
@@ -182,12 +182,6 @@ def test_families_of_analyses_import_those_before_them():
         before = FAMILIES[: FAMILIES.index(own) + 1] if own in FAMILIES else []
         taken = {name.split(".")[2] for name in imported(path) if name.startswith("cape.analyses.")}
         assert own in OF_ALL or not taken & set(FAMILIES) - set(before), path
-
-
-def test_the_map_of_contributing_has_the_families_in_this_order():
-    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text()
-    places = [text.index(f"\n    {family}/ ") for family in FAMILIES]
-    assert places == sorted(places)
 
 
 def test_statistics_are_tested_alone():
