@@ -9,8 +9,12 @@ demo: .venv/.core
 	$(BIN)/cape demo
 
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
-test: lint types
-	$(PYTEST) -m "not slow"
+# Types are checked beside the tests, which leave a core idle at their ends, and said after them.
+test: lint
+	@said=$$(mktemp); $(BIN)/mypy > $$said 2>&1 & types=$$!; \
+	echo '$(PYTEST) -m "not slow"'; $(PYTEST) -m "not slow"; tests=$$?; \
+	wait $$types; types=$$?; echo "$(BIN)/mypy"; cat $$said; rm $$said; \
+	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
 # One package, in seconds: `make check PACKAGE=analyses/survival`. mypy keeps what it knows of all others, checks what
 # depends on an edit, and so sees what the edit breaks elsewhere.

@@ -68,12 +68,15 @@ def _generated(name: str) -> dict[str, Floats]:
     rate = np.exp(np.clip(eta, -6, 4))
     counts = rng.poisson(rate * rng.gamma(1 / extra, extra))
     amounts = rate * rng.gamma(1 / (0.3 + extra), 0.3 + extra)
+    number, binary = eta + error, rng.random(ROWS) < expit(1.2 * eta - 0.8)
     return {
         "x1": x1, "x2": x2, "x3": x3, "g": g,
-        "number": eta + error,
+        "number": number,
         "count": np.minimum(counts, 200).astype(float),
         "amount": np.clip(amounts, 1e-3, 500.0),
-        "binary": (rng.random(ROWS) < expit(1.2 * eta - 0.8)).astype(float),
+        "binary": binary.astype(float),
+        "sort": np.where(binary, 1.0 + (amounts > np.median(amounts)), 0.0),
+        "grade": np.digitize(number, np.quantile(number, (0.5, 0.8))).astype(float),
     }  # fmt: skip
 
 
@@ -92,6 +95,10 @@ def _is(cells: list[str], value: str) -> Floats:
     return np.array([float(cell == value) for cell in cells])
 
 
+def _codes(cells: list[str], values: tuple[str, ...]) -> Floats:
+    return np.array([values.index(cell) if cell in values else np.nan for cell in cells], dtype=float)
+
+
 def _whole(columns: dict[str, Floats]) -> dict[str, Floats]:
     complete = ~np.isnan(np.stack(list(columns.values()))).any(axis=0)
     return {name: each[complete] for name, each in columns.items()}
@@ -101,6 +108,7 @@ def _rotterdam(folder: Path) -> dict[str, Floats]:
     d = _read(folder / "rotterdam" / "rotterdam.csv")
     return {
         **{name: _numbers(d[f"num_{name}"]) for name in ("age", "nodes", "progesterone", "estrogen")},
+        "size": _codes(d["fac_tsize"], ("<=20mm", ">20-50mmm", ">50mm")),
         "size2": _is(d["fac_tsize"], ">20-50mmm"),
         "grade3": _is(d["fac_grade"], "3"),
         "hormon": _is(d["fac_hormon"], "yes"),
@@ -118,7 +126,8 @@ def _adult(folder: Path) -> dict[str, Floats]:
     d = _read(folder / "adult" / "adult.csv")
     names = ("age", "education-num", "hours-per-week", "capital-gain", "sex")
     found = {name.split("-")[0] if name != "capital-gain" else "gain": _numbers(d[name]) for name in names}
-    return {**found, "married": _is(d["marital-status"], "0"), "income": _numbers(d["income>50K"])}
+    kin = np.minimum(_numbers(d["relationship"]), 2.0)
+    return {**found, "married": _is(d["marital-status"], "0"), "income": _numbers(d["income>50K"]), "kin": kin}
 
 
 def _crime(folder: Path) -> dict[str, Floats]:
@@ -135,8 +144,10 @@ def _heart(folder: Path) -> dict[str, Floats]:
         _read(folder / "heart" / f"processed.{site}.data", [*names, "stage"])
         for site in ("cleveland", "hungarian", "switzerland", "va")
     ]
-    kept = ("age", "sex", "bp", "chol", "rate", "stage")
-    return _whole({name: np.concatenate([_numbers(part[name]) for part in parts]) for name in kept})
+    kept = ("age", "sex", "bp", "chol", "rate", "stage", "cp")
+    found = _whole({name: np.concatenate([_numbers(part[name]) for part in parts]) for name in kept})
+    pain = np.maximum(found.pop("cp") - 2, 0.0)  # angina of either kind, other pain, none
+    return {**found, "pain": pain, "level": np.minimum(found["stage"], 2.0)}
 
 
 READERS: dict[str, Callable[[Path], dict[str, Floats]]] = {
@@ -175,6 +186,8 @@ OF_FAMILY = {
     "poisson": "count",
     "negative-binomial": "count",
     "gamma": "amount",
+    "multinomial": "sort",
+    "ordinal": "grade",
 }
 PROBLEMS = [
     *(
@@ -199,4 +212,8 @@ PROBLEMS = [
         2.0,
     ),
     Problem("heart", "poisson", "stage", ("age", "bp", "chol", "rate"), ("sex",), 3.0, 2.0),
+    Problem("rotterdam", "ordinal", "size", ("age", "nodes", "progesterone"), ("hormon", "grade3")),
+    Problem("adult", "multinomial", "kin", ("age", "hours"), ("sex", "income")),
+    Problem("heart", "multinomial", "pain", ("age", "bp", "rate"), ("sex",), 3.0),
+    Problem("heart", "ordinal", "level", ("age", "bp", "chol", "rate"), ("sex",), 3.0),
 ]

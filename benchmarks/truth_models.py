@@ -33,6 +33,7 @@ import polars as pl
 from scipy.stats import binom
 
 import cape
+from benchmarks import truth_choices
 from benchmarks.harness import Result, bench
 from benchmarks.truth_data import PROBLEMS, REPORTED, Floats, Problem, population
 from cape import privacy
@@ -44,6 +45,7 @@ from cape.engine.query import Answer
 
 DELTA, SITES, RUNS = 1e-6, 5 / 4, 24
 CELLS = ((1_000, 3.0), (3_000, 1.0), (3_000, 3.0), (20_000, 1.0), (20_000, 3.0), (70_000, 1.0))
+OF_CATEGORIES = ("binomial", "multinomial", "ordinal")
 _LEVEL = 1.96
 
 
@@ -62,8 +64,9 @@ def schema_of(problem: Problem, columns: dict[str, Floats]) -> Schema:
         made[name] = Number(*bounds(columns[name], problem.wide), missing=False)
     for name in problem.categories:
         made[name] = Category((0, 1), missing=False)
-    if problem.family == "binomial":
-        made[problem.target] = Category((0, 1), missing=False)
+    if problem.family in OF_CATEGORIES:
+        values = tuple(range(int(columns[problem.target].max()) + 1))
+        made[problem.target] = Category(values, missing=False)
     else:
         low, high = bounds(columns[problem.target], problem.wide_target)
         made[problem.target] = Number(1e-3 if problem.family == "gamma" else low, high, missing=False)
@@ -72,7 +75,7 @@ def schema_of(problem: Problem, columns: dict[str, Floats]) -> Schema:
 
 def drawn(problem: Problem, columns: dict[str, Floats], rows: int, rng: np.random.Generator) -> pl.DataFrame:
     places = rng.integers(0, len(columns[problem.target]), rows)
-    whole = {*problem.categories, *([problem.target] if problem.family == "binomial" else [])}
+    whole = {*problem.categories, *([problem.target] if problem.family in OF_CATEGORIES else [])}
     return pl.DataFrame(
         {
             name: columns[name][places].astype(np.int64) if name in whole else columns[name][places]
@@ -195,8 +198,9 @@ class Cell:
             half = np.array([(e.interval()[1] - e.interval()[0]) / 2 for e in each])
             z = _LEVEL * (np.array([e.value for e in each]) - truth.coefficients) / half
             plain, oracle = truth.errors(self.rows), truth.oracle(self.rows, mu)
+            slopes = [i for i, one in enumerate(each) if not one.label.startswith(("intercept", "threshold"))]
             for kept, values in zip(found, (z, half / _LEVEL / plain, half / _LEVEL / oracle), strict=True):
-                kept.append(values[1:])
+                kept.append(values[slopes])
         return np.array(found[0]), np.array(found[1]), np.array(found[2])
 
     def truth(self, model: Any, columns: dict[str, Floats], schema: Schema, start: Floats | None) -> Truth:
@@ -212,6 +216,9 @@ class Cell:
             return np.clip(columns[name], low, high)
 
         x = np.column_stack([cut(name) for name in self.problem.features])
+        if self.problem.family in ("multinomial", "ordinal"):
+            fit = getattr(truth_choices, self.problem.family)
+            return Truth(*fit(x, columns[self.problem.target]))
         likelihood = analysis_family(model)
         return Truth.of(x, cut(self.problem.target), likelihood, start)
 
@@ -255,7 +262,7 @@ def _code() -> str:
     files = sorted(
         [*folder.glob("analyses/regression/*.py"), *folder.glob("stats/*.py"), *folder.glob("blocks/*.py")]
     )
-    files += [Path(__file__), Path(__file__).with_name("truth_data.py")]
+    files += [Path(__file__).with_name(f"truth_{name}.py") for name in ("models", "data", "choices")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,7 +84,8 @@ def test_pip_audit_is_asked_for_the_folder(tmp_path: Path, monkeypatch: pytest.M
         done = {"dependencies": [{"name": "x", "version": "1", "vulns": []}]}
         return subprocess.CompletedProcess(command, 0, json.dumps(done), "")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    asking = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(supply, "subprocess", asking)  # alone: a result asks git for its commit
     result = supply.vulnerabilities(tmp_path, ".venv-torch")
     assert (result.name, result.verdict) == ("known vulnerabilities: .venv-torch", "pass")
     assert asked[asked.index("--path") + 1] == str(tmp_path)
