@@ -37,7 +37,7 @@ def multinomial(x: Floats, y: Floats) -> Fit:
 
 
 def ordinal(x: Floats, y: Floats) -> Fit:
-    """Thresholds, then log-odds of a higher category (proportional odds); the curvature is the observed one."""
+    """Thresholds, then log-odds of a higher category (proportional odds), with the observed curvature."""
     codes, free = y.astype(int), int(y.max())
     z, back = _standardised(x)
     z, width = z[:, 1:], z.shape[1] - 1

@@ -127,7 +127,12 @@ def _adult(folder: Path) -> dict[str, Floats]:
     names = ("age", "education-num", "hours-per-week", "capital-gain", "sex")
     found = {name.split("-")[0] if name != "capital-gain" else "gain": _numbers(d[name]) for name in names}
     kin = np.minimum(_numbers(d["relationship"]), 2.0)
-    return {**found, "married": _is(d["marital-status"], "0"), "income": _numbers(d["income>50K"]), "kin": kin}
+    return {
+        **found,
+        "married": _is(d["marital-status"], "0"),
+        "income": _numbers(d["income>50K"]),
+        "kin": kin,
+    }
 
 
 def _crime(folder: Path) -> dict[str, Floats]:
