@@ -201,6 +201,8 @@ PROBLEMS = [
         for family, target in OF_FAMILY.items()
     ),
     Problem("rotterdam", "poisson", "nodes", ("age", "progesterone"), ("size2", "grade3", "hormon")),
+    Problem("rotterdam", "poisson", "progesterone", ("age", "nodes"), ("grade3", "hormon")),
+    Problem("actg320", "poisson", "priorzdv", ("age", "cd4"), ("male", "tx")),
     Problem("rotterdam", "gaussian", "progesterone", ("age", "nodes", "estrogen"), ("size2", "hormon")),
     Problem("rotterdam", "binomial", "event", ("age", "nodes", "progesterone", "estrogen"), ("grade3",)),
     Problem("actg320", "gaussian", "cd4", ("age", "priorzdv", "karnof"), ("male", "tx")),

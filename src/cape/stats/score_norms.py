@@ -30,6 +30,8 @@ _CLEAR = 3.8  # standard deviations: a bin, or two neighbours, are surely not no
 _FAR, _CERTAIN = 6, 5.5  # bins from the nearest clear one, and SDs that bins further out need together
 _SEEN = 2.0  # the same next to such bins
 _HIDDEN = 1.64  # standard deviations of noise: rows that it could hide
+_LACKING = 2.5  # standard deviations of noise: rows that the bins seen certainly lack
+_SHORT = 3  # bins below those seen, for the rows with the shortest scores
 _INSIDE = 2**0.25  # the longest score of a bin over a typical one
 
 
@@ -60,13 +62,15 @@ class Lengths:
     """How many scores are how long, with noise; the last bin is open.
 
     Where few rows have long scores and most have short ones, as with rare events, `expected` says how many
-    are in each bin: as many are taken to be there, beyond what is seen, as noise could hide.
+    are in each bin: as many are taken to be there, beyond what is seen, as noise could hide. Where `total`
+    says how many rows there are and bins that are seen hold clearly fewer, the others are where they fit best.
     """
 
     edges: Floats
     counts: Floats
     noise: float
     expected: Floats | None = None
+    total: float | None = None
 
     @property
     def _tops(self) -> Floats:
@@ -120,8 +124,25 @@ class Lengths:
         if self.noise > 0:
             beyond = np.arange(1, len(found) - last)
             tail = max(float(found[last]), self.noise) * falls**beyond
-            found[last + 1 :] = np.minimum(tail, _HIDDEN * self.noise)
+            found[last + 1 :] = np.maximum(np.minimum(tail, _HIDDEN * self.noise), self._missing)
         return np.maximum(found, self._unseen)
+
+    @property
+    def _missing(self) -> Floats:
+        """Return the rows that bins up to the last one seen clearly lack, where they fit best beyond it: the
+        counts nearest to the noisy ones of which none is negative, and that add up."""
+        last = self._last
+        noisy = self.counts[last + 1 :]
+        clear = np.flatnonzero(self._clear)
+        if self.total is None or not clear.size or not noisy.size:
+            return np.zeros(len(noisy))
+        window = self.counts[max(clear[0] - _SHORT, 0) : last + 1]
+        lacking = self.total - float(window.sum()) - _LACKING * self.noise * math.sqrt(len(window))
+        if lacking <= 0:
+            return np.zeros(len(noisy))
+        falling = np.sort(noisy)[::-1]
+        cuts = (np.cumsum(falling) - lacking) / np.arange(1, len(falling) + 1)
+        return np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
 
     def beyond(self, bound: float, falls: float) -> Beyond:
         """Return what this bound leaves out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -96,3 +97,26 @@ def test_noise_alone_gives_a_bound(seed, noise, unit):
     assert 0 < best.bound < math.inf
     assert best.excess >= 0
     assert math.isfinite(best.excess + best.spread)
+
+
+def test_rows_that_no_bin_shows_but_the_total_does_are_beyond():
+    """A twelfth of the rows is spread over bins so far out that noise hides most of them."""
+    beyond = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = np.where(rng.random(6000) < 1 / 12, np.exp(rng.uniform(3, 7, 6000)), rng.gamma(9.0, 0.05, 6000))
+        seen = lengths_of(x, 25.0, seed, around=0.5)
+        both = seen, dataclasses.replace(seen, total=6000.0)
+        beyond.append([each.rows(FALLS)[24:].sum() for each in both])
+    without, told = np.median(beyond, axis=0)
+    assert without < 100 < 0.3 * 500 < told < 1.2 * 500
+
+
+def test_a_total_that_bins_reach_changes_nothing():
+    x = drawn("normal", 6000)
+    found = [lengths_of(x, 40.0, seed) for seed in range(40)]
+    same = [
+        np.array_equal(each.rows(FALLS), dataclasses.replace(each, total=6000.0).rows(FALLS))
+        for each in found
+    ]
+    assert sum(same) >= 36

@@ -380,7 +380,8 @@ class ScoreRegression(Analysis):
         count, _ = answer.complete_rows(block.design.columns)
         lengths = None
         if block.lengths:
-            lengths = Lengths(np.array(block.lengths), np.asarray(more[0], float), more_noise[0])
+            counts = np.asarray(more[0], float)
+            lengths = Lengths(np.array(block.lengths), counts, more_noise[0], total=max(count, 1.0))
         limit = block.deviance
         return ScoreStep(
             point,
