@@ -63,7 +63,8 @@ class Lengths:
 
     Where few rows have long scores and most have short ones, as with rare events, `expected` says how many
     are in each bin: as many are taken to be there, beyond what is seen, as noise could hide. Where `total`
-    says how many rows there are and bins that are seen hold clearly fewer, the others are where they fit best.
+    says how many rows there are and the bins that are seen clearly hold fewer, the others are where they fit
+    best.
     """
 
     edges: Floats

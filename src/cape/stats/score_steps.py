@@ -36,7 +36,17 @@ from cape.core.arrays import Floats
 from cape.stats.matrices import nearest_positive, shrunk, shrunk_blocks, spectral, symmetric_root
 from cape.stats.score_norms import FALLS, Beyond, Lengths, edges_around
 
-__all__ = ["ENDLESS", "Errors", "Point", "ScoreStep", "errors", "for_predictions", "next_point"]
+__all__ = [
+    "BENT",
+    "BENT_SECOND",
+    "ENDLESS",
+    "Errors",
+    "Point",
+    "ScoreStep",
+    "errors",
+    "for_predictions",
+    "next_point",
+]
 
 # Chosen on half of the settings of `python -m benchmarks truth`, which says which; reported on the others.
 FIRST_BOUND = 2.5  # times the length of a typical score, before lengths are seen
@@ -48,6 +58,7 @@ DRIFT = 0.3  # how much a curvature changes as predictors change by an SD of 1
 FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, where curvature changes
 FAR = 2.0  # SDs of predictors that the last step moves: from 1 / FAR on it is left off by more
 BENT = 0.2  # of the last step: how far a curvature that changes may leave it off
+BENT_SECOND = 0.35  # the same of a second step that is the last, whose curvature is the first one in part
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
 ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
 _PASSED = 0.5  # of the last step: from there on the one before says how curvature changes along it

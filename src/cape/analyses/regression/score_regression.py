@@ -35,7 +35,16 @@ from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Ne
 from cape.stats.estimates import Estimate
 from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
-from cape.stats.score_steps import Errors, Point, ScoreStep, errors, for_predictions, next_point
+from cape.stats.score_steps import (
+    BENT,
+    BENT_SECOND,
+    Errors,
+    Point,
+    ScoreStep,
+    errors,
+    for_predictions,
+    next_point,
+)
 
 __all__ = ["Fitted", "Named", "ScoreRegression", "plain_design", "score_arguments", "warn"]
 
@@ -154,7 +163,7 @@ class ScoreRegression(Analysis):
         if self.steps == 1:
             return [_ALONE]
         if self.steps == 2:
-            return [Parts(0.3, 1.0, 0.3, 0.5), Parts(0.7, 0.2, 0.5, 0.0)]
+            return [Parts(0.3, 1.0, 0.3, 0.5), Parts(0.7, 0.8, 0.5, 0.0)]
         return [_FIRST, *[_MIDDLE] * (self.steps - 3), _LOOK, _LAST]
 
     def stages(self) -> tuple[float, ...]:
@@ -456,7 +465,8 @@ class ScoreRegression(Analysis):
         units = Units(plain_design(design), schema)
         named = self._named(units)
         to = named.to
-        found = errors(steps[-1], self._possible(design, schema))
+        bent = BENT_SECOND if len(steps) == 2 else BENT
+        found = errors(steps[-1], self._possible(design, schema), bent)
         weights = self._allowed(found.weights, steps[-1], schema)
         values = to @ weights
         sampling = to @ found.sampling @ to.T
