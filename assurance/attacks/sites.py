@@ -61,12 +61,13 @@ ROWS = 120
 SCHEMA: dict[str, Any] = {
     "age": {"low": 18.0, "high": 90.0, "missing": True},
     "ill": {"categories": ["no", "yes"], "missing": True},
+    "ward": {"categories": ["north", "south"], "missing": True},
 }
 HISTOGRAM: dict[str, Any] = {"kind": "histogram", "column": "age", "bins": 128, "share": 0.25}
 DESCENT: dict[str, Any] = {
     "kind": "neural-network",
     "target": "ill",
-    "features": ["age"],
+    "features": ["ward"],  # of a number, the first step would also count the cells outside its bounds
     "hidden": [40],
     "epochs": 3,
     "share": 1.0,
@@ -176,8 +177,12 @@ class World:
             )
             (site.path / "site.toml").write_text(text)
             ages = [18.0 + (37 * row + 11 * number) % 720 / 10 for row in range(ROWS)]
-            lines = [f"{age:.1f},{'yes' if age > 50 else 'no'}" for age in ages]
-            (site.path / "rows.csv").write_text("\n".join(["age,ill", *lines]) + "\n")
+            wards = ["north", "south"] * (ROWS // 2)
+            lines = [
+                f"{age:.1f},{'yes' if age > 50 else 'no'},{ward}"
+                for age, ward in zip(ages, wards, strict=True)
+            ]
+            (site.path / "rows.csv").write_text("\n".join(["age,ill,ward", *lines]) + "\n")
         self.members = {name: Watched(site) for name, site in self.folders.items()}
         self.signed: set[bytes] = set()  # requests that the coordinator signed to be answered
         self.refused: Counter[str] = Counter()

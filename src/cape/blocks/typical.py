@@ -79,7 +79,7 @@ class Shape:
     def expected(self) -> Expected:
         """The mean and SD, as stated or as assumed."""
         column = self.column
-        return column.expected or Expected(column.middle, 2 * column.half * _SD)
+        return column.expected or Expected(column.middle, column.half * (2 * _SD))
 
     @property
     def mean(self) -> float:

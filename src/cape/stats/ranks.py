@@ -78,14 +78,19 @@ class Ranks:
         return self.counted[-1].noise
 
     @cached_property
+    def _least(self) -> float:
+        """The unit of noise: the least of all stages."""
+        return min(each.noise for each in self.counted) or 1.0
+
+    @cached_property
     def _system(self) -> tuple[Floats, Floats]:
-        """Return sums of atoms and counts, each over its noise; last the total, if it is public."""
-        least = min(each.noise for each in self.counted) or 1.0
-        sums = [each.sums(self._inner) / (each.noise or 1.0) for each in self.counted]
-        counts = [each.counts / (each.noise or 1.0) for each in self.counted]
+        """Return sums of atoms and counts, each over its noise in units; last the total, if it is public."""
+        units = [(each.noise or 1.0) / self._least for each in self.counted]
+        sums = [each.sums(self._inner) / unit for each, unit in zip(self.counted, units, strict=True)]
+        counts = [each.counts / unit for each, unit in zip(self.counted, units, strict=True)]
         if self.total is not None:
-            sums.append(np.full((1, len(self._inner) + 1), _EXACT / least))
-            counts.append(np.array([self.total * _EXACT / least]))
+            sums.append(np.full((1, len(self._inner) + 1), _EXACT))
+            counts.append(np.array([self.total * _EXACT]))
         return np.concatenate(sums), np.concatenate(counts)
 
     @cached_property
@@ -108,7 +113,7 @@ class Ranks:
         """The noise in it."""
         if self.total is not None or not self.noise:
             return 0.0
-        return math.sqrt(max(float(self._inverse.sum()), 0.0))
+        return self._least * math.sqrt(max(float(self._inverse.sum()), 0.0))
 
     def over(self, prob: float) -> Floats:
         """Return how many rows more than this share lie below each edge."""
@@ -126,7 +131,7 @@ class Ranks:
         squares[[0, -1]] = 0.0
         variances = squares.sum(axis=1)
         place = int(np.argmin(np.abs(self.over(prob)[1:-1]))) + 1 if many > 1 else 0
-        return np.sqrt(variances), coarse(self.law.combined(*np.sqrt(squares[place])))
+        return self._least * np.sqrt(variances), coarse(self.law.combined(*np.sqrt(squares[place])))
 
     def sampling(self, prob: float) -> float:
         """Return the sampling error of the number of rows below a quantile."""
@@ -156,8 +161,8 @@ class Ranks:
             unlike = _ALIKE * np.maximum(atoms[:-1] + atoms[1:], self.noise / 2) / pair
             bent = np.zeros((len(pair), len(wide)))
             place = np.arange(len(pair))
-            bent[place, place] = 1 / (wide[:-1] * unlike)
-            bent[place, place + 1] = -1 / (wide[1:] * unlike)
+            bent[place, place] = self._least / (wide[:-1] * unlike)
+            bent[place, place + 1] = -self._least / (wide[1:] * unlike)
             fit = np.linalg.solve(inner + bent.T @ bent, right)
             raw = _rising(np.append(0.0, np.cumsum(fit)), self.count)
         return raw

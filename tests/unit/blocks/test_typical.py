@@ -43,6 +43,12 @@ def test_where_nothing_is_stated_the_shape_is_a_sixth_of_the_width_around_the_mi
     assert shape.power(4) / shape.power(2) ** 2 == pytest.approx(stats.beta(4, 4).stats("k") + 3)
 
 
+def test_the_widest_bounds_that_a_schema_may_have_have_a_shape() -> None:
+    widest = Number(-1.7e308, 1.7e308)  # their distance is more than a float can be
+    assert 0 < Shape(widest).expected.sd < 1e308
+    assert np.isfinite(Shape(widest).at(np.linspace(0, 1, 9))).all()
+
+
 @pytest.mark.parametrize("form", ["smooth", "crowded", "tailed"])
 @pytest.mark.parametrize("mean", [0.1, 0.9])
 def test_every_form_keeps_mean_and_sd(form: str, mean: float) -> None:

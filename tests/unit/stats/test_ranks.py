@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cape.stats.law import Law
@@ -21,6 +21,8 @@ def ranks(counts, noise=0.0, *, total=None, law=None):
 
 
 @examples(60)
+@example([30] * 10, 1.7e-233, 0.5)
+@example([0, 80] * 5, 5e-324, 0.05)
 @given(st.lists(st.integers(0, 80), min_size=10, max_size=10), st.floats(0.0, 5.0), st.floats(0.05, 0.95))
 def test_values_rise_and_intervals_hold_them_and_grow(counts, noise, prob):
     found = ranks(counts, noise)
