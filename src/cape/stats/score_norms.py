@@ -143,7 +143,8 @@ class Lengths:
             return np.zeros(len(noisy))
         falling = np.sort(noisy)[::-1]
         cuts = (np.cumsum(falling) - lacking) / np.arange(1, len(falling) + 1)
-        return np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
+        missing: Floats = np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
+        return missing
 
     def beyond(self, bound: float, falls: float) -> Beyond:
         """Return what this bound leaves out."""
