@@ -222,20 +222,17 @@ class Batches:
         wanted_cells = dict.fromkeys([*wanted, *beside])
         chosen = list(wanted_cells) or names[:1]  # without a column there are no rows to count
         size = max(PART_ROWS, _BATCH_CELLS // max(1, len(chosen)) // PART_ROWS * PART_ROWS)
-        batches = faults.guarded(
-            site, reader.what, reader.advice, lambda: _batches(reader, chosen, size, beside)
-        )
         cells: Lenient | Strict = (Lenient if self._lenient else Strict)(site, self._schema, reader.notation)
         offset = 0
-        while True:
-            batch = faults.guarded(site, reader.what, reader.advice, lambda: next(batches, None))
-            if batch is None:
-                break
-            yield (
-                {name: cells.read(batch[name], offset) for name in dict.fromkeys(wanted)},
-                batch,
-            )
-            offset += batch.height
+        with faults.guarded_batches(
+            site, reader.what, reader.advice, lambda: _batches(reader, chosen, size, beside)
+        ) as batches:
+            for batch in batches:
+                yield (
+                    {name: cells.read(batch[name], offset) for name in dict.fromkeys(wanted)},
+                    batch,
+                )
+                offset += batch.height
         if isinstance(cells, Lenient):
             self.unreadable.update({name: cells.unreadable[name] for name in wanted})
 

@@ -6,7 +6,8 @@ quote cells, so `guarded` drops them and keeps only the name of their type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from polars.exceptions import PanicException
@@ -53,6 +54,27 @@ def guarded(site: str, what: str, advice: str, call: Callable[[], T]) -> T:
         kind = str(error) if isinstance(error, Unanswered) else type(error).__name__
     # Raised out here, so that the error does not carry the other one, which may quote a cell.
     raise DataError(site, f"{what} could not be read ({kind}); {advice}")
+
+
+@contextmanager
+def guarded_batches(
+    site: str, what: str, advice: str, call: Callable[[], Iterator[T]]
+) -> Iterator[Iterator[T]]:
+    """Give what `call` returns, each of its batches `guarded`, and close it at the end, whatever that is.
+
+    A cursor must be closed in the thread that opened it, and an error keeps what it went through alive.
+    """
+    batches = guarded(site, what, advice, call)
+
+    def each() -> Iterator[T]:
+        while (batch := guarded(site, what, advice, lambda: next(batches, None))) is not None:
+            yield batch
+
+    try:
+        yield each()
+    finally:
+        if isinstance(batches, Generator):
+            guarded(site, what, advice, batches.close)
 
 
 def empty(site: str) -> DataError:

@@ -157,12 +157,10 @@ def _is_cell(name: str) -> bool:
 
 def _batches(reader: Reader, names: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
     try:
-        batches = faults.guarded("site", reader.what, reader.advice, lambda: reader.batches(names, rows))
-        while True:
-            batch = faults.guarded("site", reader.what, reader.advice, lambda: next(batches, None))
-            if batch is None:
-                return
-            yield batch
+        with faults.guarded_batches(
+            "site", reader.what, reader.advice, lambda: reader.batches(names, rows)
+        ) as batches:
+            yield from batches
     except DataError as error:
         raise InvalidInput(error.problem) from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -177,19 +178,15 @@ class _Work:
     def _through(self, reader: Reader) -> None:
         kind = LenientRecording if self._lenient else StrictRecording
         self._cells = kind(self._site, self._schema, reader.notation)
-        for batch in self._batches(reader, self._read, max(_FEWEST, _BATCH_CELLS // len(self._read))):
-            self._batch(self._cells, batch, reader.text, self._rows)
-            self._rows += batch.height
+        with self._batches(reader, max(_FEWEST, _BATCH_CELLS // len(self._read))) as batches:
+            for batch in batches:
+                self._batch(self._cells, batch, reader.text, self._rows)
+                self._rows += batch.height
 
-    def _batches(self, reader: Reader, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        batches = faults.guarded(
-            self._site, reader.what, reader.advice, lambda: reader.batches(columns, rows)
+    def _batches(self, reader: Reader, rows: int) -> AbstractContextManager[Iterator[pl.DataFrame]]:
+        return faults.guarded_batches(
+            self._site, reader.what, reader.advice, lambda: reader.batches(self._read, rows)
         )
-        while True:
-            batch = faults.guarded(self._site, reader.what, reader.advice, lambda: next(batches, None))
-            if batch is None:
-                return
-            yield batch
 
     def _batch(self, cells: Recording, batch: pl.DataFrame, text: bool, offset: int) -> None:
         first = batch[self._read[0]]
@@ -229,10 +226,11 @@ class _Work:
         reader = open_source(self._site, source)
         strict, offset = Strict(self._site, self._schema, reader.notation), 0
         try:
-            for batch in self._batches(reader, self._read, _BATCH_CELLS // len(self._read)):
-                for name in self._wanted:
-                    strict.read(batch[name], offset)
-                offset += batch.height
+            with self._batches(reader, _BATCH_CELLS // len(self._read)) as batches:
+                for batch in batches:
+                    for name in self._wanted:
+                        strict.read(batch[name], offset)
+                    offset += batch.height
             if offset == 0:  # all of it was one quoted cell, say
                 self.problems.append(_EMPTY)
             return True

@@ -247,6 +247,15 @@ def test_a_line_with_too_many_cells(tmp_path: Path) -> None:
     assert "same number of cells in every line" in str(error)
 
 
+def test_a_cursor_is_closed_where_its_rows_are_refused() -> None:
+    rows = {"x": [1.0], "g": [SECRET], "i": [0], "b": [1], "n": [1]}
+    source = sqlite(rows)
+    source.connection.commit()
+    error = check(source)
+    assert error.__traceback__ is not None  # keeps all frames alive
+    assert not source.connection.in_transaction
+
+
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "twice.csv").write_text("x,g,x\n1,a,2\n")
     assert "more than one column 'x'" in str(check(tmp_path / "twice.csv"))
