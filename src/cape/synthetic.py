@@ -1,4 +1,5 @@
-"""Intervals for what is computed from synthetic rows: they count people, noise, synthesis, the unmeasured.
+"""Intervals for numbers that users compute from synthetic rows: they count sampling, noise, the error of
+synthesis, and what no released table shows.
 
 Not here: the rows themselves and their model (`analyses/synthetic`).
 

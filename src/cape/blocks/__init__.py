@@ -1,5 +1,5 @@
-"""Sums over rows that a site can be asked for, each of exact integers: one module for each kind, as `Block`
-asks of it; clipping of rows, persons and scores; sampling of records; tables in memory and in batches.
+"""Sums over rows that a site can be asked for, each of exact integers: one module per kind of sum, a
+subclass of `Block`; clipping of rows, persons and scores; sampling of records; tables in memory and batches.
 
 Not here: noise, and what a sum is asked for. Nothing is released here (`engine`).
 

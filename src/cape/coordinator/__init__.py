@@ -1,7 +1,8 @@
-"""Who asks, and who adds up: submissions and their record, the coordinator's folder and key, ledger heads
-that came with answers, and the relay that the aggregator runs.
+"""The coordinator, who submits studies, and the aggregator, which adds up: submissions and their record, the
+coordinator's folder and key, the ledger heads that sites sent with answers, and the relay of messages.
 
-Not here: transport (`flare`), and the protocol by which sums stay hidden (`secagg`).
+Not here: transport, processes and their restarts (`flare`), and the protocol by which sums stay hidden
+(`secagg`).
 """
 
 from cape.coordinator.calls import Channel, Event, Link, StageOutcome

@@ -1,5 +1,5 @@
-"""What every package may use: errors, checks of arguments, types of arrays, files, documents, packed bytes,
-Unix sockets, lazy imports.
+"""What every package may use: errors, validation of arguments, array types, files, decoding of documents,
+packing of integers into bytes, Unix sockets, lazy imports.
 
 Not here: anything that knows of privacy, tables or sites. It imports no other package of ours.
 """

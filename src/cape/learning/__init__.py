@@ -1,4 +1,4 @@
-"""What is learned in many steps, each of which is one release: networks, any gradient, k-means, optimisers,
+"""Learning in many iterations, each of which is one release: networks, any gradient, k-means, optimisers,
 checkpoints.
 
 Not here: how gradients are clipped (`blocks/clipped`, `torch`), and regressions, whose steps are few

@@ -1,7 +1,7 @@
-"""Randomness and exact integers: the secure stream, samplers of discrete Gaussian and Laplace noise,
-rounding to a grid, the ring.
+"""Randomness and exact integers: the secure random stream, samplers of discrete Gaussian and Laplace noise,
+rounding to a grid, sums modulo a power of two.
 
-Not here: how much noise is needed (`privacy` computes it, `engine` applies it), and random numbers for
+Not here: how much noise a stage needs (`engine`, by the formulas of `privacy`), and random numbers for
 statistics (`stats`).
 """
 

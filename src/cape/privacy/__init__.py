@@ -1,7 +1,7 @@
 """The guarantee as mathematics: mu, epsilon and delta of Gaussian and Laplace releases by many sites,
-composition, subsampling, budgets, and what releases cost together.
+composition, subsampling, budgets, and accounting: what several releases cost together.
 
-Not here: drawing of noise (`noise`), the sensitivity of a question (`analyses`), and the record of what was
+Not here: drawing noise (`noise`), the sensitivity of a question (`analyses`), and the record of what was
 spent (`site/ledger`, and `engine` in one process).
 """
 

@@ -1,5 +1,5 @@
 """Secure aggregation: the protocol by which the aggregator learns the sum of the sites' vectors and nothing
-else, also when sites drop out; keys, masks, key shares, and the surplus noise that is taken off again.
+else, also when sites drop out; keys, masks, key shares, and surplus noise, which is removed from the sum.
 
 Not here: input and output. Bytes between machines are carried by `coordinator`, `site` and `flare`.
 

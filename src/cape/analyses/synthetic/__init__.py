@@ -1,4 +1,4 @@
-"""Synthetic rows: which tables are measured, the model that is fitted to them, its card and its check.
+"""Synthetic rows: which tables are measured, the distribution that is fitted to them, its card and its check.
 
 Not here: intervals of what users compute from synthetic rows (`cape.synthetic`).
 """
