@@ -8,35 +8,27 @@ The oracle of a cell knows the population's fit: one step from there with 67% of
 bound on scores whose bias is below .3 standard errors in every coefficient, in coordinates in which scores
 are uncorrelated.
 
-`python -m benchmarks.truth_models RUNS [PATTERN] --minutes 30` measures cells for half an hour, on all cores,
-and prints what is known of them: what is done is kept in `.cache/truth`, by what the code is, so that the
-next call goes on. Cells count where the interval of the same model without privacy holds what it promises.
+`python -m benchmarks.truth_models RUNS [PATTERN] --minutes 30` measures cells for half an hour, as
+`truth_cells` says.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import math
 import os
-import pickle
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-from scipy.stats import binom
 
-import cape
 from benchmarks import truth_choices
 from benchmarks.harness import Result, bench
+from benchmarks.truth_cells import LEVEL, MEAN, Summary, broken, by_family, main, measured, some_of
 from benchmarks.truth_data import PROBLEMS, REPORTED, Floats, Problem, population
 from cape import privacy
 from cape.analyses.regression.glm import GLM
@@ -47,8 +39,8 @@ from cape.engine.query import Answer
 
 DELTA, SITES, RUNS = 1e-6, 5 / 4, 24
 CELLS = ((1_000, 3.0), (3_000, 1.0), (3_000, 3.0), (20_000, 1.0), (20_000, 3.0), (70_000, 1.0))
+SOURCES = ("analyses/regression/*.py", "stats/*.py", "blocks/*.py", "truth_[cdm]*.py")
 OF_CATEGORIES = ("binomial", "multinomial", "ordinal")
-_LEVEL, _PROMISED, _LEAST = 1.96, 0.93, 0.90
 
 
 def bounds(x: Floats, wide: float) -> tuple[float, float]:
@@ -167,36 +159,6 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What runs say of each slope, a row for each run.
-
-    Attributes:
-        z: the estimate less the truth, in standard errors.
-        plain, oracle: the width of the interval over that without privacy, and over the oracle's.
-        without: z of the same model without privacy on the same rows, with its sandwich.
-    """
-
-    z: Floats
-    plain: Floats
-    oracle: Floats
-    without: Floats
-
-    @property
-    def covers(self) -> Floats:
-        """Return in which part of the runs each slope is covered."""
-        return np.asarray((np.abs(self.z) <= _LEVEL).mean(axis=0))
-
-    @property
-    def counts(self) -> NDArray[np.bool_]:
-        """Return which slopes count: those that the interval without privacy covers, of 95%, in .93.
-
-        Few runs do not say so exactly: it must not be clear, at a level of 1%, that it covers fewer.
-        """
-        covered, runs = (np.abs(self.without) <= _LEVEL).sum(axis=0), len(self.without)
-        return np.asarray(binom.cdf(covered, runs, _PROMISED) >= 0.01)
-
-
-@dataclass(frozen=True)
 class Cell:
     """One problem, size and budget; `cap` as `GLM` takes it."""
 
@@ -210,8 +172,20 @@ class Cell:
         bare = "" if self.cap == "auto" else ", no caps"
         return f"{self.problem.name}, n = {self.rows:,}, epsilon = {self.epsilon:g}{bare}"
 
-    def run(self, seeds: Sequence[int]) -> Found:
-        """Return what every run says of every slope."""
+    @property
+    def family(self) -> str:
+        return self.problem.family
+
+    @property
+    def reported(self) -> bool:
+        return self.problem.population in REPORTED
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return SOURCES
+
+    def run(self, seeds: Sequence[int]) -> Summary:
+        """Return what runs say of every slope."""
         warnings.simplefilter("ignore")
         problem, columns = self.problem, population(self.problem.population)
         assert columns is not None
@@ -228,14 +202,14 @@ class Cell:
             sampled = self.fit(model, sample, schema)
             each = model.estimates
             half = np.array([(e.interval()[1] - e.interval()[0]) / 2 for e in each])
-            z = _LEVEL * (np.array([e.value for e in each]) - truth.coefficients) / half
+            z = LEVEL * (np.array([e.value for e in each]) - truth.coefficients) / half
             plain, oracle = truth.errors(self.rows), truth.oracle(self.rows, mu)
             slopes = [i for i, one in enumerate(each) if not one.label.startswith(("intercept", "threshold"))]
             without = (sampled.coefficients - truth.coefficients) / sampled.errors(self.rows)
-            each_kept = (z, half / _LEVEL / plain, half / _LEVEL / oracle, without)
+            each_kept = (z, half / LEVEL / plain, half / LEVEL / oracle, without)
             for kept, values in zip(found, each_kept, strict=True):
                 kept.append(values[slopes])
-        return Found(*map(np.array, found))
+        return Summary.of(*map(np.array, found))
 
     def fit(self, model: Any, columns: dict[str, Floats], schema: Schema) -> Truth:
         """Return the model without privacy, cells cut at bounds and at what this run says that it capped."""
@@ -272,81 +246,19 @@ def problems(pattern: str = "") -> Iterator[Problem]:
             yield problem
 
 
-def measured(cells: Sequence[Cell], runs: int) -> dict[Cell, Found]:
-    """All cells, on all cores; what was measured with this code before is taken from a file."""
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(cells, pool.map(partial(kept, runs=runs), cells), strict=True))
-
-
-def kept(cell: Cell, runs: int) -> Found:
-    """Return what was measured of a cell with this code, from a file if it was measured before."""
-    path = _file(cell, runs)
-    if path.exists():
-        found: Found = pickle.loads(path.read_bytes())
-        return found
-    found = cell.run(range(runs))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(found))
-    return found
-
-
-def _file(cell: Cell, runs: int) -> Path:
-    return Path(".cache") / "truth" / hashlib.sha256(f"{_code()} {cell} {runs}".encode()).hexdigest()[:24]
-
-
-@cache
-def _code() -> str:
-    """A digest of what results depend on."""
-    folder = Path(cape.__file__).parent
-    files = sorted(
-        [*folder.glob("analyses/regression/*.py"), *folder.glob("stats/*.py"), *folder.glob("blocks/*.py")]
-    )
-    files += [Path(__file__).with_name(f"truth_{name}.py") for name in ("models", "data", "choices")]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-
-
 FAMILIES = ("gaussian", "binomial", "poisson", "negative-binomial", "gamma", "multinomial", "ordinal")
 
 
 def sample(many: int, cap: str = "auto") -> list[Cell]:
-    """Some cells of every family, of all populations and sizes, the same every time."""
-    chosen = []
-    for family in FAMILIES:
-        cells = [
-            Cell(problem, *size, cap)
-            for problem in problems()
-            for size in CELLS
-            if size[0] <= 20_000 and problem.family == family
-        ]
-        places = np.linspace(0, len(cells) - 1, max(many // len(FAMILIES), 1)).round().astype(int)
-        chosen += [cells[place] for place in places]
-    return chosen
-
-
-def broken(found: dict[Cell, Found]) -> list[str]:
-    """Return the cells that do not cover .90: where that makes so few covered runs with a chance below 5%
-    over all of them."""
-    level = 0.05 / sum(int(each.counts.sum()) for each in found.values())
-    return [
-        f"{cell.name}, slope {i + 1}: {share:.2f}"
-        for cell, each in found.items()
-        for i, share in enumerate(each.covers)
-        if each.counts[i] and binom.cdf(round(share * len(each.z)), len(each.z), _LEAST) < level
-    ]
-
-
-def by_family(found: dict[Cell, Found]) -> dict[str, float]:
-    """Return the mean coverage of each family, of what counts."""
-    shares: dict[str, list[Floats]] = {}
-    for cell, each in found.items():
-        shares.setdefault(cell.problem.family, []).append(each.covers[each.counts])
-    return {family: round(float(np.concatenate(each).mean()), 3) for family, each in shares.items()}
+    """So many cells of every family, of all populations and sizes, the same every time."""
+    sizes = [size for size in CELLS if size[0] <= 20_000]
+    return some_of([Cell(problem, *size, cap) for problem in problems() for size in sizes], many)
 
 
 @bench("truth.coverage")
 def coverage() -> Result:
     """The least mean coverage of a family's 95% intervals over a sample of cells; 0 if a cell is broken."""
-    found = measured([*sample(42), *sample(21, "none")], RUNS)
+    found = measured([*sample(6), *sample(3, "none")], RUNS)
     families, failing = by_family(found), broken(found)
     detail = {
         "broken": failing,
@@ -355,7 +267,7 @@ def coverage() -> Result:
         "not counted": sum(int((~each.counts).sum()) for each in found.values()),
         "runs": RUNS,
     }
-    return Result(min(families.values()) if not failing else 0.0, 0.94, "higher", unit="share", detail=detail)
+    return Result(min(families.values()) if not failing else 0.0, MEAN, "higher", unit="share", detail=detail)
 
 
 @bench("truth.width")
@@ -363,10 +275,10 @@ def width() -> Result:
     """The median width of intervals over the oracle's, over its bar: 1.8 with caps and 2.2 without."""
     figures = {}
     for cap, bar in (("auto", 1.8), ("none", 2.2)):
-        found = measured(sample(42 if cap == "auto" else 21, cap), RUNS)
+        found = measured(sample(6 if cap == "auto" else 3, cap), RUNS)
         wide: dict[str, list[Floats]] = {}
         for cell, each in found.items():
-            wide.setdefault(cell.problem.family, []).append(np.median(each.oracle, axis=0))
+            wide.setdefault(cell.family, []).append(np.array(each.oracle))
         figures[cap] = {family: float(np.median(np.concatenate(each))) for family, each in wide.items()}
         figures[cap]["worst over bar"] = max(figures[cap].values()) / bar
     worst = max(each["worst over bar"] for each in figures.values())
@@ -395,7 +307,7 @@ def monotone() -> Result:
 @bench("truth.size")
 def size(runs: int = 150) -> Result:
     """How often tests of true nulls reject at .05: a feature is permuted in the population."""
-    cells = sample(14)
+    cells = sample(2)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         rejected = np.concatenate(list(pool.map(partial(_null, runs=runs), cells)))
     share = float(rejected.mean())
@@ -427,60 +339,11 @@ def _null(cell: Cell, runs: int) -> Floats:
     return np.array(found)
 
 
-def every(pattern: str = "") -> list[Cell]:
+def every() -> list[Cell]:
     """All cells, with caps and a third of them without."""
-    both = [
-        Cell(problem, *size, cap)
-        for cap in ("auto", "none")
-        for problem in problems(pattern)
-        for size in CELLS
-    ]
+    both = [Cell(problem, *size, cap) for cap in ("auto", "none") for problem in problems() for size in CELLS]
     return [cell for i, cell in enumerate(both) if cell.cap == "auto" or i % 3 == 0]
 
 
-def main() -> None:
-    """Measure all cells for so many minutes, those that have not been measured, and print what is known."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=int)
-    parser.add_argument("pattern", nargs="?", default="")
-    parser.add_argument("--minutes", type=float, default=math.inf)
-    arguments = parser.parse_args()
-    cells, end = every(arguments.pattern), time.monotonic() + 60 * arguments.minutes
-    # in an order in which any part of them is a sample of all
-    cells = [cells[place] for place in np.random.default_rng(1).permutation(len(cells))]
-    found: dict[Cell, Found] = {}
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        measure = partial(_until, runs=arguments.runs, end=end)
-        for cell, each in zip(cells, pool.map(measure, cells), strict=True):
-            if each is not None:
-                found[cell] = each
-                print(_line(cell, each), flush=True)
-    print(f"{len(found)} of {len(cells)} cells, {arguments.runs} runs each: {by_family(found)}")
-    print("broken:", *broken(found), sep="\n  ")
-
-
-def _until(cell: Cell, runs: int, end: float) -> Found | None:
-    if time.monotonic() > end and not _file(cell, runs).exists():
-        return None
-    return kept(cell, runs)
-
-
-def _line(cell: Cell, found: Found) -> str:
-    said = "reported" if cell.problem.population in REPORTED else "chosen on"
-    bare = (np.abs(found.without) <= _LEVEL).mean(axis=0)
-    return " ".join(
-        [
-            f"{cell.name} ({said}): covers",
-            *(f"{share:.3f}" for share in found.covers),
-            "without privacy",
-            *(f"{share:.3f}" for share in bare),
-            "width over that",
-            *(f"{w:.2f}" for w in np.median(found.plain, axis=0)),
-            "over the oracle's",
-            *(f"{w:.2f}" for w in np.median(found.oracle, axis=0)),
-        ]
-    )
-
-
 if __name__ == "__main__":
-    main()
+    main("truth", every(), __doc__)
