@@ -15,6 +15,7 @@ Tested in tests/unit/blocks/test_choices.py.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +27,17 @@ from cape.blocks import typical
 from cape.blocks.block import Array, VectorBlock
 from cape.blocks.clip import clip_products, clip_rows
 from cape.blocks.parts import Part, Pass
-from cape.blocks.scores import ScoreSums, along, check_clips, check_entries, counted, score_arrays
+from cape.blocks.scores import (
+    ROUNDED,
+    ScoreSums,
+    along,
+    box_of,
+    check_clips,
+    check_entries,
+    counted,
+    furthest_corner,
+    score_arrays,
+)
 from cape.blocks.steps import ONE
 from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
@@ -219,6 +230,25 @@ class Choices(VectorBlock):
         )
         deviance = 2 * (np.logaddexp(0, -a) + np.logaddexp(0, b) - np.log(-np.expm1(-d)))
         return Rows(scores, roots, deviance)
+
+    def longest(self, schema: Schema) -> float:
+        """Return how long the score of a row can be at most, before it is shortened, whatever the row holds.
+
+        Of a multinomial model a score is a mean of differences u_c - u_k. Of an ordinal one it is q (b - u) +
+        r (a - b) with |q| <= 1 and 0 <= r <= 1 / (1 - e^-d), where a and b are T times the thresholds of the
+        row's category; those of the first and the last category are one of these.
+        """
+        middle, half = box_of(self.design, schema)
+        turn, free, width = np.array(self.turn), self.levels - 1, len(middle)
+        if self.model == "multinomial":
+            parts = [np.zeros((self.size, width)), *np.split(turn, free, axis=1)]
+            pairs = (one - other for one, other in itertools.combinations(parts, 2))
+            return ROUNDED * max(furthest_corner(each @ middle, each * half) for each in pairs)
+        ends, slopes = turn[:, :free].T, turn[:, free:]
+        far = max(furthest_corner(end - slopes @ middle, slopes * half) for end in ends)
+        gaps = -np.expm1(-np.diff(self.weights[:free]))
+        apart = np.linalg.norm(np.diff(ends, axis=0), axis=1) / gaps
+        return ROUNDED * (far + float(apart.max(initial=0.0)))
 
     def summer(self, run: Pass) -> _Choices:
         return _Choices(self, run)

@@ -13,18 +13,21 @@ Tested in tests/unit/blocks/test_scores.py and test_families.py.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cape.blocks import typical
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import clip_rows
+from cape.blocks.design import Design
 from cape.blocks.families import Family, Logit
 from cape.blocks.parts import Part, Pass
 from cape.blocks.steps import ONE
+from cape.blocks.units import Units
 from cape.core import check
 from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
@@ -32,13 +35,16 @@ from cape.data.schema import Number, Schema
 from cape.noise import exact_products
 
 __all__ = [
+    "ROUNDED",
     "ScoreSums",
     "Scores",
     "along",
+    "box_of",
     "check_bounds",
     "check_clips",
     "check_entries",
     "counted",
+    "furthest_corner",
     "score_arrays",
 ]
 
@@ -46,6 +52,8 @@ _LARGEST = 1e100  # of weights, and of bounds of targets and offsets
 _SMALLEST = 1e-200  # of what rows are clipped at: divided by the longest of them, it is not 0
 _LARGEST_TURN = 1e30  # far above any use; squares of lengths stay far below where floats end
 _MOST_LENGTHS = 256
+ROUNDED = 1.001  # more than rounding adds
+_MOST_SIDES = 12  # of which all corners are looked at
 LOGIT = Logit()
 _TYPICAL = 1024  # rows, for plans
 _TARGETS = 16  # for each of them, where the target is a number
@@ -168,6 +176,27 @@ class Scores(VectorBlock):
             g, h, deviance = share * g, share * h, share * deviance
         return g, h, np.abs(g) * length, deviance
 
+    def longest(self, schema: Schema) -> float:
+        """Return how long the score of a row can be at most, before it is shortened, whatever the row holds.
+
+        The slope of a concave log-likelihood falls with the predictor, and of all these families it rises
+        with the target: it is largest at ends of both. Vectors are longest in a corner of what bounds them.
+        """
+        middle, half = box_of(self.design, schema)
+        weights, turn = np.array(self.weights), np.array(self.turn)
+        shifts = (0.0, 0.0)
+        if self.offset:
+            column = schema.number(self.design.beside[0])
+            shifts = column.low, column.high
+        reach = float(np.abs(weights) @ half)
+        etas = [float(weights @ middle) - reach + shifts[0], float(weights @ middle) + reach + shifts[1]]
+        ends = np.array([0.0, 1.0])
+        if not self.family.binary:
+            target = schema.number(str(self.design.target))
+            ends = self.capped(np.array([target.low, target.high]))
+        slopes, _ = self.family.at(np.repeat(etas, 2), np.tile(ends, 2))
+        return ROUNDED * float(np.abs(slopes).max()) * furthest_corner(turn @ middle, turn * half)
+
     def summer(self, run: Pass) -> _Scores:
         return _Scores(self, run)
 
@@ -232,6 +261,25 @@ class _Scores(ScoreSums):
         """Return a column in its own unit."""
         column = self._schema.number(name)
         return column.middle + column.half / ONE * steps
+
+
+def box_of(design: Design, schema: Schema) -> tuple[Floats, Floats]:
+    """Return the middle of what bounds the vectors of rows, and half of its width, entry by entry."""
+    low, high = Units(replace(design, intercept=0.0, beside=()), schema).box
+    if design.intercept:
+        low, high = (np.append(design.intercept, end) for end in (low, high))
+        low, high = (each / math.hypot(1.0, design.intercept) for each in (low, high))
+    return (low + high) / 2, (high - low) / 2
+
+
+def furthest_corner(middle: Floats, sides: Floats) -> float:
+    """Return the length of the longest of `middle` with each column of `sides` added or taken off, or, of
+    many columns, a number that is no smaller."""
+    sides = sides[:, np.abs(sides).max(axis=0) > 0]
+    if sides.shape[1] > _MOST_SIDES:
+        return float(np.linalg.norm(middle) + np.linalg.norm(sides, axis=0).sum())
+    corners = np.array(list(itertools.product((-1.0, 1.0), repeat=sides.shape[1])))
+    return float(np.linalg.norm(middle + corners @ sides.T, axis=1).max())
 
 
 def score_arrays(width: int, edges: tuple[float, ...], deviance: float) -> tuple[Array, ...]:

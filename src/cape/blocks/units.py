@@ -66,10 +66,14 @@ class Units:
         second[1:, 1:] += covariance
         return second
 
+    @property
+    def box(self) -> tuple[Floats, Floats]:
+        """The ends between which each entry of x lies."""
+        return (self.low - self._middle) / self.unit, (self.high - self._middle) / self.unit
+
     def within(self, points: Floats) -> Floats:
         """Return vectors moved to where means of rows can be: within the bounds, and not longer than 1."""
-        low, high = (self.low - self._middle) / self.unit, (self.high - self._middle) / self.unit
-        cut = np.clip(points, low, high)
+        cut = np.clip(points, *self.box)
         return np.asarray(cut / np.fmax(np.linalg.norm(cut, axis=1, keepdims=True), 1.0))
 
     def back(self, points: Floats) -> Floats:

@@ -6,6 +6,9 @@ lies between the first and the last bin that stands out of noise by `ALONE` stan
 far as several bins together stand out by `TOGETHER`, and as far as it takes for nearly all rows to be in
 between; bins count that have more rows than noise has. Numbers are taken to be evenly spread in each bin.
 
+Without caps, where rows that the bins seen are likely to lack may be thousands of standard deviations away,
+they are taken to be spread over all distances alike: the column is not taken for one that hardly varies.
+
 A cap is the quantile of `SHARE`, or of as many rows as noise could hide, if that is more; and there is none
 where the bound is within `NEAR` standard deviations of the mean anyway. Nothing that is proved depends on
 what comes out: caps are public once they are released, and estimates are those of the capped columns.
@@ -27,6 +30,8 @@ EQUAL, HALVED = 32, 8  # bins, and how often the first and the last are halved
 SHARE, MOST_SHARE = 0.01, 0.03  # of the rows: what caps cut on each side
 HIDDEN = 1.5  # times the noise of a bin: rows that it could hide
 ALONE, TOGETHER = 3.3, 4.0  # standard deviations of noise: a bin, and several
+LACKING = 1.0  # standard deviations of noise: rows that the bins seen are likely to lack
+FURTHEST = 2.0**12  # standard deviations: rows further out than that no histogram of lengths would show
 NEAR = 4.0  # standard deviations of the column
 _RANKS = 512
 
@@ -106,6 +111,11 @@ def marginal(
         capped = (low > edges[0], high < edges[-1])
     low, high = float(low if capped[0] else edges[0]), float(high if capped[1] else edges[-1])
     mean, sd = _moments(edges, weights, low, high)
+    if rows is not None and seen is not None and cap is False and edges[-1] - edges[0] > FURTHEST * sd:
+        lacking = min(rows, most) - float(counts[first : last + 1].sum())
+        if lacking > LACKING * noise * math.sqrt(last + 1 - first):
+            weights = weights + lacking * _beyond(edges, first, last)
+            mean, sd = _moments(edges, weights, low, high)
     under = np.interp([low, high], edges, np.concatenate([[0.0], np.cumsum(weights)])) / size
     return Marginal(
         mean,
@@ -155,6 +165,14 @@ def _enough(counts: Floats, noise: float, first: int, last: int, rows: float) ->
         above = counts[last + 1 : last + 3].mean() if last + 1 < len(counts) else -math.inf
         first, last = (first - 1, last) if below >= above else (first, last + 1)
     return first, last
+
+
+def _beyond(edges: Floats, first: int, last: int) -> Floats:
+    """Return where rows outside of these bins may be: the same number in each octave of how far they are."""
+    start, end = edges[first], edges[last + 1]
+    away = np.maximum(np.maximum(start - edges, edges - end), 0.0) + (end - start)
+    octaves = np.abs(np.diff(np.log2(away)))
+    return octaves / max(float(octaves.sum()), 1e-300)
 
 
 def _quantile(edges: Floats, weights: Floats, rank: float) -> float:

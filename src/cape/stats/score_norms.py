@@ -32,6 +32,7 @@ _SEEN = 2.0  # the same next to such bins
 _HIDDEN = 1.64  # standard deviations of noise: rows that it could hide
 _LACKING = 2.5  # standard deviations of noise: rows that the bins seen certainly lack
 _SHORT = 3  # bins below those seen, for the rows with the shortest scores
+_FEWEST = 4  # bins, wherever scores can be
 _INSIDE = 2**0.25  # the longest score of a bin over a typical one
 
 
@@ -72,6 +73,12 @@ class Lengths:
     noise: float
     expected: Floats | None = None
     total: float | None = None
+
+    @classmethod
+    def possible(cls, edges: Floats, counts: Floats, noise: float, total: float, longest: float) -> Lengths:
+        """Return these counts without those of lengths that no row can have, which are noise alone."""
+        many = max(int(np.searchsorted(edges, longest)), _FEWEST)
+        return cls(edges[:many], counts[: many + 1], noise, total=total)
 
     @property
     def _tops(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -134,6 +135,25 @@ def test_no_row_adds_more_than_its_bounds(
         assert score <= LIMIT
         assert curvature <= LIMIT**2 * (1 + 2**-43)
         assert lengths.sum() <= 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(seed=st.integers(0, 2**32), size=st.sampled_from([0.0, 0.5, 5.0]), rows=any_rows)
+@examples(60)
+def test_no_score_is_longer_than_is_possible_and_some_are_nearly_as_long(
+    model: Model, seed: int, size: float, rows: list[dict[str, Any]]
+) -> None:
+    block = choices(model, seed, size)
+    longest = block.longest(SCHEMA)
+    at = replace(block, lengths=(longest / 20, longest))
+    corners = [
+        {"x": x, "z": 0.0, "g": g, "i": i, "y": 1.0, "b": b}
+        for x, g, i, b in itertools.product((0.1, 0.7), SCHEMA["g"].values, (0, 1), ("no", "yes"))
+    ]
+    lengths = Table("site", frame([*rows, *corners]), SCHEMA).sums([at])[0][6]
+    assert lengths[-1] == 0
+    if size == 0 and model == "multinomial":
+        assert lengths[1] > 0
 
 
 @pytest.mark.parametrize("model", MODELS)

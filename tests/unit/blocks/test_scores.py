@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from scipy.special import expit
 from cape.blocks import Design, Scores, Table, batches, typical
 from cape.blocks.families import Family, Gamma, Gaussian, NegativeBinomial, Poisson
 from cape.blocks.parts import Pass
+from cape.blocks.scores import furthest_corner
 from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
@@ -158,6 +160,45 @@ def test_a_longer_score_is_shortened_and_keeps_its_direction() -> None:
                 cosine = found @ whole / math.hypot(*found) / math.hypot(*whole)
                 assert cosine == pytest.approx(1, abs=1e-2)
     assert cut > 20
+
+
+@pytest.mark.parametrize("design", [design for design in DESIGNS if design.target == "y"], ids=str)
+@pytest.mark.parametrize("family", [Gaussian(), Poisson(), NegativeBinomial(0.5), Gamma()])
+@given(seed=st.integers(0, 2**32), size=st.sampled_from([0.0, 0.3, 2.0]), rows=any_rows)
+@examples(30)
+def test_no_score_is_longer_than_is_possible_and_some_are_nearly_as_long(
+    design: Design, family: Family, seed: int, size: float, rows: list[dict[str, Any]]
+) -> None:
+    schema = Schema({**SCHEMA, "y": (0.5, 3)})
+    block = replace(scores(design, seed, size, schema), family=family, cap=(0.75, 2.5))
+    longest = block.longest(schema)
+    at = replace(block, lengths=(longest / 6, longest))
+    corners = [
+        {"x": x, "z": z, "g": g, "i": i, "y": y, "b": "no"}
+        for x, z, g, i, y in itertools.product((0.1, 0.7), (-250, 1000), SCHEMA["g"].values, (0, 1), (0.5, 3))
+    ]
+    lengths = Table("site", frame([*rows, *corners]), schema).sums([at])[0][6]
+    assert lengths[-1] == 0
+    if size == 0:
+        assert lengths[1] > 0
+
+
+@given(seed=st.integers(0, 2**32), rows=any_rows)
+@examples(60)
+def test_of_two_categories_no_score_is_longer_than_is_possible(seed: int, rows: list[dict[str, Any]]) -> None:
+    for design in TO_CLASSES:
+        block = scores(design, seed)
+        at = replace(block, lengths=(block.longest(SCHEMA),))
+        assert Table("site", frame(rows), SCHEMA).sums([at])[0][6][-1] == 0
+
+
+def test_what_bounds_many_columns_is_no_shorter_than_their_furthest_corner() -> None:
+    generator = np.random.default_rng(2)
+    middle, sides = generator.normal(size=3), generator.normal(size=(3, 12))
+    exact = furthest_corner(middle, sides)
+    corners = np.array(list(itertools.product((-1, 1), repeat=12))) @ sides.T + middle
+    assert exact == pytest.approx(np.linalg.norm(corners, axis=1).max())
+    assert furthest_corner(middle, np.column_stack([sides, np.full(3, 1e-12)])) >= exact
 
 
 def test_a_target_is_cut_at_its_cap() -> None:

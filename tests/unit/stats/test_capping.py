@@ -106,3 +106,14 @@ def test_a_column_that_only_several_bins_together_show_is_seen_as_it_is():
         found = seen(x, (0.0, 100.0), 50.0, seed)
         assert abs(found.mean - 30) < 12
         assert 10 < found.sd < 30
+
+
+def test_without_caps_a_column_of_zeros_and_few_large_numbers_is_not_taken_for_a_constant():
+    rng, edges, noise, near = np.random.default_rng(1), axis_edges(0.0, 400.0), 24.0, 0
+    for _ in range(40):
+        x = np.where(rng.random(1000) < 0.9, 0.0, rng.uniform(3, 99, 1000))
+        counts = np.histogram(x, edges)[0] + rng.normal(0, noise, len(edges) - 1)
+        near += 0.1 < marginal(edges, counts, noise, cap=False, rows=1000).sd / x.std() < 8
+    assert near >= 30  # in the others noise makes a bin look like one with rows
+    constant = np.histogram(np.zeros(1000), edges)[0] + 1e-3 * rng.normal(size=len(edges) - 1)
+    assert marginal(edges, constant, 1e-3, cap=False, rows=1000).sd < 0.1

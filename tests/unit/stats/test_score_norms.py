@@ -120,3 +120,19 @@ def test_a_total_that_bins_reach_changes_nothing():
         for each in found
     ]
     assert sum(same) >= 36
+
+
+@pytest.mark.parametrize("longest", [0.0, 3.0, 8.0, 1e9])
+def test_lengths_that_no_row_can_have_are_left_out(longest):
+    edges, noise = np.array(edges_around(1.0)), 20.0
+    lengths = np.abs(np.random.default_rng(3).normal(size=4000)).clip(0, 2.9)
+    counts = np.bincount(np.searchsorted(edges, lengths, side="right"), minlength=BINS).astype(float)
+    counts[-3:] += 4 * noise  # nothing but noise
+    kept = Lengths.possible(edges, counts, noise, 4000.0, longest)
+    assert len(kept.counts) == len(kept.edges) + 1
+    if 2.9 <= longest < 10:
+        assert kept.edges[-1] < longest
+        assert kept.counts.sum() == 4000
+        assert kept.beyond(kept._tops[-1], FALLS).excess == 0
+    if longest == 1e9:
+        assert (kept.counts == counts).all()

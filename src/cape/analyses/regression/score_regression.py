@@ -389,8 +389,10 @@ class ScoreRegression(Analysis):
         count, _ = answer.complete_rows(block.design.columns)
         lengths = None
         if block.lengths:
-            counts = np.asarray(more[0], float)
-            lengths = Lengths(np.array(block.lengths), counts, more_noise[0], total=max(count, 1.0))
+            counts, edges = np.asarray(more[0], float), np.array(block.lengths)
+            lengths = Lengths.possible(
+                edges, counts, more_noise[0], max(count, 1.0), block.longest(answer.schema)
+            )
         limit = block.deviance
         return ScoreStep(
             point,
