@@ -214,3 +214,10 @@ def test_more_clusters_columns_and_results_take_longer(results: int):
 
     assert effort(10, ["age"]) < effort(20, ["age"]) < effort(20, ["age", "weight"])
     assert effort(200, ["age", "weight"]) > 1
+
+
+@pytest.mark.parametrize("many", [4, 9])
+def test_a_regression_on_many_categories_waits_as_its_query_is_decomposed(many: int):
+    wards = [f"c{place}" for place in range(many)]  # of 200 categories each
+    model = {"kind": "logistic-regression", "target": "t0", "features": wards}
+    assert takes_long(read(Hostile("wide", model).study(), 1)) == (many == 9)

@@ -268,6 +268,10 @@ class GLM(ScoreRegression):
             return super().limits(schema, noise, rows, neighbours)
         return self._made.limits(schema, noise, rows, neighbours)
 
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return a bound on the seconds until the next question."""
+        return super().effort(schema, results) if self._made is None else self._made.effort(schema, results)
+
     def _steepest(self, schema: Schema) -> dict[str, float]:
         """Of a logarithm as of log-odds: it changes by 4 over one SD of a feature."""
         if self.link != "identity":

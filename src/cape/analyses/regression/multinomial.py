@@ -23,7 +23,7 @@ from cape.analyses.regression.marginals import Cap, Marginals, weight_share, whi
 from cape.analyses.regression.multinomial_model import ChoiceModel
 from cape.analyses.regression.multinomial_proportions import fit_of, probabilities, unseen, unseen_labels
 from cape.analyses.regression.multinomial_query import choice_query, moved
-from cape.analyses.regression.score_query import Parts, check_few
+from cape.analyses.regression.score_query import Parts
 from cape.analyses.regression.score_regression import (
     MOST_MOVED,
     Fitted,
@@ -95,10 +95,9 @@ class ChoiceRegression(ScoreRegression):
                 f"the schema gives it {found}. For two use family='binomial'"
             )
 
-    def _refuse(self, schema: Schema) -> None:
-        super()._refuse(schema)
-        free, width = self._free(schema), self._design(scores=True).width(schema)
-        check_few(free * width if self.model == "multinomial" else free + width)
+    def _many(self, schema: Schema) -> int:
+        free, width = self._free(schema), super()._many(schema)
+        return free * width if self.model == "multinomial" else free + width
 
     def _free(self, schema: Schema) -> int:
         """Return how many log-odds, or thresholds, there are."""

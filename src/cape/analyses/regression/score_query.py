@@ -40,7 +40,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.query import Neighbours, Query
 
-__all__ = ["Parts", "check_few", "score_query"]
+__all__ = ["MOST_WEIGHTS", "Parts", "check_few", "score_query"]
 
 MOST_WEIGHTS = 2000  # matrices of them are made, and solved, for every stage of a request
 _DEVIANCE = 0.02

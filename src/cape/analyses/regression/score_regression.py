@@ -21,7 +21,7 @@ from cape.analyses.regression.inference import largest, unreliable
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, check_cap, checked_cap, marginals_query
-from cape.analyses.regression.score_query import Parts, check_few, score_query
+from cape.analyses.regression.score_query import MOST_WEIGHTS, Parts, check_few, score_query
 from cape.blocks import Choices, Design, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
@@ -327,7 +327,11 @@ class ScoreRegression(Analysis):
     def _refuse(self, schema: Schema) -> None:
         self._check(schema)
         check_cap(self.cap, self._columns(), schema)
-        check_few(self._design(scores=True).width(schema))
+        check_few(self._many(schema))
+
+    def _many(self, schema: Schema) -> int:
+        """Return how many weights there are."""
+        return self._design(scores=True).width(schema)
 
     def conduct(self, schema: Schema, neighbours: Neighbours) -> Conversation:
         """Ask how rows are spread over columns, and then for scores at what was found, each time."""
@@ -616,6 +620,14 @@ class ScoreRegression(Analysis):
                 found: tuple[list[ScoreStep], Marginals | None, Design, Any] = stop.value
                 return found
         raise AssertionError("there are as many steps as shares")
+
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return a bound on the seconds until the next question, with what `query` decomposes."""
+        many = self._many(schema)
+        asked = (
+            1e-7 * many**2 + 1.5e-10 * many**3 if many <= MOST_WEIGHTS else 0.0
+        )  # more are refused at once
+        return super().effort(schema, results) + asked
 
     def smaller(self, schema: Schema) -> Iterator[Analysis]:
         """Yield regressions on fewer features, then on each alone, then the target by each category."""
