@@ -172,7 +172,7 @@ def _beyond(edges: Floats, first: int, last: int) -> Floats:
     start, end = edges[first], edges[last + 1]
     away = np.maximum(np.maximum(start - edges, edges - end), 0.0) + (end - start)
     octaves = np.abs(np.diff(np.log2(away)))
-    return octaves / max(float(octaves.sum()), 1e-300)
+    return np.asarray(octaves / max(float(octaves.sum()), 1e-300))
 
 
 def _quantile(edges: Floats, weights: Floats, rank: float) -> float:

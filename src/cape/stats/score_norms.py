@@ -65,7 +65,7 @@ class Lengths:
     Where few rows have long scores and most have short ones, as with rare events, `expected` says how many
     are in each bin: as many are taken to be there, beyond what is seen, as noise could hide. Where `total`
     says how many rows there are and the bins that are seen clearly hold fewer, the others are where they fit
-    best.
+    best. No score is longer than `longest`: a bound there leaves nothing out.
     """
 
     edges: Floats
@@ -73,16 +73,24 @@ class Lengths:
     noise: float
     expected: Floats | None = None
     total: float | None = None
+    longest: float = math.inf
 
     @classmethod
     def possible(cls, edges: Floats, counts: Floats, noise: float, total: float, longest: float) -> Lengths:
         """Return these counts without those of lengths that no row can have, which are noise alone."""
         many = max(int(np.searchsorted(edges, longest)), _FEWEST)
-        return cls(edges[:many], counts[: many + 1], noise, total=total)
+        return cls(
+            edges[:many], counts[: many + 1], noise, total=total, longest=max(longest, float(edges[0]))
+        )
 
     @property
     def _tops(self) -> Floats:
         return np.append(self.edges, self.edges[-1] * math.sqrt(2))
+
+    @property
+    def _typical(self) -> Floats:
+        """How long scores of each bin typically are."""
+        return np.minimum(self._tops / _INSIDE, self.longest)
 
     @property
     def _clear(self) -> Flags:
@@ -123,7 +131,7 @@ class Lengths:
         within = slice(int(clear[0]), int(clear[-1]) + 1)
         counts = self._unseen
         counts[within] = np.maximum(self.counts[within], 0.0)
-        return float(np.sqrt((counts * (self._tops / _INSIDE) ** 2).sum() / counts.sum()))
+        return float(np.sqrt((counts * self._typical**2).sum() / counts.sum()))
 
     def rows(self, falls: float) -> Floats:
         """Return how many rows are likely to be in each bin."""
@@ -156,7 +164,7 @@ class Lengths:
     def beyond(self, bound: float, falls: float) -> Beyond:
         """Return what this bound leaves out."""
         rows = self.rows(falls)
-        typical = self._tops / _INSIDE
+        typical = self._typical
         longer = np.maximum(typical - bound, 0.0)
         squares = np.maximum(typical**2 - bound**2, 0.0)
         return Beyond(
@@ -174,11 +182,12 @@ class Lengths:
         if noise == 0:
             last = int(np.flatnonzero(self.counts > 0)[-1]) if (self.counts > 0).any() else 0
             return Beyond(float(self._tops[last]), 0.0, 0.0, 0.0)
-        rows, typical = self.rows(falls), self._tops / _INSIDE
+        rows, typical = self.rows(falls), self._typical
         seen = np.where(np.arange(len(rows)) <= self._last, rows, 0.0) + self._unseen
         sampling = float((seen * typical**2).sum()) / width
         least = float(np.sqrt((seen * typical**2).sum() / max(seen.sum(), 1.0))) / 2
-        bounds = self.edges[self.edges >= least]
+        bounds = np.append(self.edges, self.longest if math.isfinite(self.longest) else [])
+        bounds = bounds[(bounds >= least) & (bounds <= self.longest)]
         if not bounds.size:
             bounds = self.edges[-1:]
         excess = np.maximum(typical[None, :] - bounds[:, None], 0.0) @ rows

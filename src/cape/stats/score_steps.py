@@ -121,6 +121,14 @@ class Point:
         edges = edges_around(length)
         return cls(weights, turn, size, bend, uneven, FIRST_BOUND * length, curve, edges, exact=noise == 0)
 
+    def unclipped(self, longest: float, lengths: Lengths, noise: float, falls: float) -> Point:
+        """Return the point with the longest score that is possible there as its bound, of which these lengths
+        were seen before; or, where scores have become much longer, with a bound that clips some."""
+        if longest <= self.bound * math.sqrt(2):
+            return replace(self, bound=longest, beyond=Beyond(longest, 0.0, 0.0, 0.0))
+        beyond = replace(lengths, longest=math.inf).best(noise, len(self.weights), falls)
+        return replace(self, bound=beyond.bound, beyond=beyond)
+
 
 def _curve(width: int, bend: float, uneven: float, noise: float, count: float) -> float:
     """Return the bound on the curvature of a row: longer where noise is small beside rows."""

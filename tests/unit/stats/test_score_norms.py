@@ -136,3 +136,18 @@ def test_lengths_that_no_row_can_have_are_left_out(longest):
         assert kept.beyond(kept._tops[-1], FALLS).excess == 0
     if longest == 1e9:
         assert (kept.counts == counts).all()
+
+
+@pytest.mark.parametrize("noise", [5.0, 80.0])
+@pytest.mark.parametrize("longest", [0.0, 2.9, 3.5])
+def test_a_bound_at_the_longest_possible_leaves_nothing_out_and_none_is_above(longest, noise):
+    lengths = np.abs(np.random.default_rng(3).normal(size=4000)).clip(0, 2.9)
+    seen = lengths_of(lengths, noise, around=1.0)
+    found = Lengths.possible(seen.edges, seen.counts, noise, 4000.0, longest)
+    best = found.best(1e-3, 3, FALLS)  # noise that costs nothing
+    assert 0 < best.bound <= found.longest
+    if longest:
+        assert best.bound == longest
+        assert best.excess == best.spread == best.rows == 0
+    anything = dataclasses.replace(found, longest=math.inf)
+    assert found.beyond(1.5, FALLS).excess <= anything.beyond(1.5, FALLS).excess

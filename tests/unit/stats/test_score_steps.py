@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import ncx2
 
-from cape.stats.score_norms import BINS, Lengths
+from cape.stats.score_norms import BINS, FALLS, Lengths
 from cape.stats.score_steps import Point, ScoreStep, errors, next_point
 
 WIDTH = 4
@@ -97,6 +98,24 @@ def test_errors_are_as_large_as_they_say(many, noise):
         z.append((found.weights - fitted(x, y)) / np.sqrt(np.diag(beside)))
     assert np.mean(np.abs(z) < 1.96) > 0.93
     assert np.mean(np.square(z)) > 0.4  # and not as large as one likes
+
+
+def test_a_bound_that_leaves_nothing_out_follows_the_longest_score():
+    """Unless that has become much longer: then a bound that clips some is chosen, and says what it does."""
+    rng = np.random.default_rng(8)
+    x, y = rows(2_000, rng)
+    step = asked(
+        x, y, Point.first(np.zeros(WIDTH), np.eye(WIDTH), 0.5, 0.25, noise=3.0, count=2_000), 3.0, rng
+    )
+    lengths = replace(step.lengths, longest=4.0)
+    point, _ = next_point(replace(step, lengths=lengths), whiten=False, lengths=False, noise=1e-3)
+    assert point.bound == 4.0
+    for longest in (3.0, 5.0):
+        moved = point.unclipped(longest, lengths, 1e-3, FALLS)
+        assert (moved.bound, moved.beyond.bound, moved.beyond.excess) == (longest, longest, 0)
+    moved = point.unclipped(400.0, lengths, 40.0, FALLS)
+    assert moved.bound == moved.beyond.bound < 40
+    assert moved.beyond.excess > 0
 
 
 def test_a_step_that_noise_makes_is_drawn_to_0():

@@ -375,6 +375,9 @@ class ScoreRegression(Analysis):
                 step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
             point = replace(point, weights=self._allowed(point.weights, step, schema))
+            if last and step.lengths is not None and point.bound == step.lengths.longest:
+                longest = self._block(point, design, family, marginals).longest(schema)
+                point = point.unclipped(longest, step.lengths, noise(i + 1), falls)
             if i < len(parts) - 3:  # what a histogram of lengths says holds for one family
                 family = self._family(marginals, steps, schema)
         if len(parts) == 1 and step.lengths is not None:
