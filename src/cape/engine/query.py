@@ -222,7 +222,11 @@ class Analysis(ABC):
         """Return it as it is asked under Laplace noise, or under Gaussian noise."""
         return self if laplace == self.laplace else self.changed(laplace=laplace)
 
-    def exactly(self) -> Self:
+    def over(self, schema: Schema) -> Analysis:
+        """Return it as it is asked with noise over these columns: where they allow for a better question."""
+        return self
+
+    def exactly(self) -> Analysis:
         """Return it as it is asked where there is no noise, and stages cost nothing."""
         return self
 

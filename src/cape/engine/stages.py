@@ -88,9 +88,9 @@ class Setting:
         return replace(query, sensitivity=query.of_person or rows * query.sensitivity, l1=l1)
 
     def asked(self, analysis: Analysis, scheme: Scheme | None = None) -> Analysis:
-        """Return an analysis as it is asked under the kind of noise of this setting, if there is any."""
+        """Return an analysis as it is asked of these columns, under the kind of noise of this setting."""
         found = analysis.under(self.noise == "laplace")
-        return found if scheme is None or scheme.private else found.exactly()
+        return found.over(self.schema) if scheme is None or scheme.private else found.exactly()
 
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""

@@ -116,7 +116,8 @@ class ParsedAnalysis:
     @cached_property
     def query(self) -> Query:
         """What its first stage asks for; raises `InvalidInput` if that does not fit the columns."""
-        return self.analysis.query(self.setting.schema, self.setting.neighbours)
+        asked = self.setting.asked(self.analysis, self.scheme)
+        return asked.query(self.setting.schema, self.setting.neighbours)
 
     def session(self) -> AnalysisSession:
         """Return the analysis at its first stage."""

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.marginals import Cap, check_cap, checked_cap
@@ -156,7 +156,13 @@ class Cox(Analysis):
         """How many steps there are after the first question, at most."""
         return ROUNDS if self.rounds == "auto" else int(self.rounds)
 
-    def exactly(self) -> Self:
+    def over(self, schema: Schema) -> Analysis:
+        """Return it asked for tables of groups, if groups are all there is to know: far less noise."""
+        from cape.analyses.survival.cox_groups import CoxOfGroups
+
+        return CoxOfGroups.of(self, schema) or self
+
+    def exactly(self) -> Analysis:
         """Return it with as many steps as it takes, unless their number was given."""
         return self.changed(rounds=_MOST_ROUNDS) if self.rounds == "auto" else self
 

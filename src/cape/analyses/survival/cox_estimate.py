@@ -19,7 +19,7 @@ from cape.data import Schema
 from cape.stats.estimates import Estimate
 from cape.stats.score_steps import Errors, errors
 
-__all__ = ["CoxBaseline", "Estimated"]
+__all__ = ["CoxBaseline", "Estimated", "concordance"]
 
 # Of the last step: how far it may be off. The mean at risk, and with it the curvature, changes with weights
 # more than a regression's does: chosen on half of the settings of `python -m benchmarks truth`.
@@ -169,15 +169,7 @@ class Estimated:
         Under the model that is the mean of 1 / (1 + exp(-|d|)) over differences d of two rows' log-hazards
         (Gönen and Heller). These are taken to be normal, with the released variance of the features at risk.
         """
-        weights, spread, found = self.weights, self._spread, self.errors
-        raw = float(weights @ spread @ weights)
-        variance = max(raw - float(np.trace(spread @ (found.noise + found.sampling))), 0.0)
-        slope = spread @ weights / math.sqrt(max(raw, 1e-300))
-        apart = [math.sqrt(max(float(slope @ each @ slope), 0.0)) for each in (found.sampling, found.noise)]
-        steep = (_agreed(math.sqrt(raw) + 1e-4) - _agreed(max(math.sqrt(raw) - 1e-4, 0.0))) / 2e-4
-        return Estimate(
-            "concordance", _agreed(math.sqrt(variance)), steep * apart[0], steep * apart[1], (0.5, 1.0)
-        )
+        return concordance(self.weights, self._spread, self.errors.sampling, self.errors.noise)
 
     @property
     def proportional(self) -> WaldTest | None:
@@ -198,6 +190,18 @@ class Estimated:
             return WaldTest(self.units.names, math.nan, width, math.nan)
         found = float(scores @ np.linalg.solve(variance, scores))
         return WaldTest(self.units.names, found, width, float(gammaincc(width / 2, found / 2)))
+
+
+def concordance(weights: Floats, spread: Floats, sampling: Floats, noise: Floats) -> Estimate:
+    """Return the concordance of weights with these errors, of features with this covariance at risk."""
+    raw = float(weights @ spread @ weights)
+    variance = max(raw - float(np.trace(spread @ (noise + sampling))), 0.0)
+    slope = spread @ weights / math.sqrt(max(raw, 1e-300))
+    apart = [math.sqrt(max(float(slope @ each @ slope), 0.0)) for each in (sampling, noise)]
+    steep = (_agreed(math.sqrt(raw) + 1e-4) - _agreed(max(math.sqrt(raw) - 1e-4, 0.0))) / 2e-4
+    return Estimate(
+        "concordance", _agreed(math.sqrt(variance)), steep * apart[0], steep * apart[1], (0.5, 1.0)
+    )
 
 
 def _agreed(spread: float) -> float:

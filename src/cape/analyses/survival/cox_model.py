@@ -43,7 +43,7 @@ class CoxModel(Tested, Shown):
         concordance: the probability that of two rows the one with the larger hazard has the event first,
             under the model.
         proportional: the test that hazards are proportional, if it was asked for.
-        rounds: the steps that were made, after the first question.
+        rounds: the steps that were made, after the first question; 0 if tables of groups were asked for.
         events: how many there are, as released.
         count: how many complete rows there are.
         limited: what was capped and shortened.
@@ -72,7 +72,7 @@ class CoxModel(Tested, Shown):
     def describe(self) -> str:
         """Return what was done."""
         of = f"Cox regression of {self.event} by {self.time} on {joined(self.design.features)}"
-        return f"{of}, in {count(self.rounds + 1, 'step')}"
+        return f"{of}, in {count(self.rounds + 1, 'step')}" if self.rounds else f"{of}, from tables of groups"
 
     @cached_property
     def coefficients(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from cape.analyses.survival.hazard_ratios import hazard_ratios, logarithms
 from cape.analyses.survival.logrank_estimate import WEIGHTINGS, Contrast, Weighting, contrast
 from cape.analyses.survival.logrank_model import LogRankModel
 from cape.analyses.survival.of_times import OfTimes
@@ -30,7 +31,8 @@ class LogRank(OfTimes):
 
     The log-rank test; with `weighting` "peto" or "fleming-harrington" (powers p and q) its weighted forms.
     With `strata` events are expected within each category of that column, or of several. The P value counts
-    privacy noise. Every stratum has noise of its own: few large ones cost little.
+    privacy noise. Every stratum has noise of its own: few large ones cost little. The same sums give the
+    hazard ratio of each group against the first, which is that of `Cox` with groups as its feature.
 
     **Sensitivity** sqrt(2) under replace-one, 1 under add-remove, or a little less: `OfTimes` has the proof.
     """
@@ -99,10 +101,20 @@ class LogRank(OfTimes):
             for i, value in enumerate(values)
         ]
         sizes = tuple(float(sum(each[i].total for each in strata)) for i in range(many))
+        found = hazard_ratios(strata)
+        ratios = logarithms(found, [f"{self.by}={value} log hazard ratio" for value in values[1:]])
         model = LogRankModel(
-            self.by, self.sentence, answer.schema, tuple(estimates), sizes, total, total.test, self.name
+            self.by,
+            self.sentence,
+            answer.schema,
+            tuple(estimates),
+            ratios,
+            sizes,
+            total,
+            total.test,
+            self.name,
         )
-        return AnalysisResult(estimates, model)
+        return AnalysisResult([*estimates, *ratios], model)
 
     @property
     def name(self) -> str:

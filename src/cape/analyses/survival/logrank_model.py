@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.regression.effects import Effect
 from cape.analyses.survival.logrank_estimate import Contrast
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
@@ -13,7 +15,7 @@ from cape.show.figures import DOTS
 from cape.show.numbers import LEVEL, between, count, p_said, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
-from cape.stats.estimates import Estimate
+from cape.stats.estimates import Estimate, is_unknown
 from cape.stats.independence import Independence
 
 __all__ = ["LogRankModel"]
@@ -21,12 +23,18 @@ __all__ = ["LogRankModel"]
 
 @dataclass(frozen=True, repr=False)
 class LogRankModel(Shown):
-    """A log-rank test, and how many events groups had beside how many were expected."""
+    """A log-rank test, how many events groups had beside how many were expected, and ratios of hazards.
+
+    Attributes:
+        estimates: observed less expected events of each group.
+        ratios: the log-hazard ratio of each group but the first against it.
+    """
 
     by: str
     sentence: str
     schema: Schema
     estimates: tuple[Estimate, ...]
+    ratios: tuple[Estimate, ...]
     sizes: tuple[float, ...]
     contrast: Contrast
     test: Independence | None
@@ -47,13 +55,31 @@ class LogRankModel(Shown):
             moved = f"{rounded(apart.value, error)} ({between(apart.interval(), error)})" if error else "-"
             title = self.schema.title(f"{self.by}={value}")
             rows.append((title, f"{size:,.0f}", f"{seen:,.1f}", f"{due:,.1f}", moved))
+        against = self.schema.title(f"{self.by}={values[0]}")
+        compared = tuple((each.title, *each.ratio, each.test[1]) for each in self._effects)
         noisy = any(apart.privacy for apart in self.estimates)
         caption = "Rows and events have privacy noise, which may make them negative." if noisy else ""
         head = ("", "rows", "events observed", "expected", f"observed - expected ({LEVEL:.0%} interval)")
         return [
             Table(head, tuple(rows), caption=caption),
+            Table(("", "hazard ratio", f"{LEVEL:.0%} interval", "P>|z|"), compared, f"Against {against}"),
             listed(self.estimates, self.schema.title, folded=True),
         ]
+
+    @property
+    def _effects(self) -> list[Effect]:
+        """The ratios as people read them."""
+        titles = (self.schema.title(each.label.removesuffix(" log hazard ratio")) for each in self.ratios)
+        return [Effect(title, 1.0, each) for title, each in zip(titles, self.ratios, strict=True)]
+
+    @property
+    def hazard_ratios(self) -> dict[str, float]:
+        """By what the hazard of the first group is multiplied in each other one; none that noise hides."""
+        return {
+            each.label.removesuffix(" log hazard ratio"): math.exp(each.value)
+            for each in self.ratios
+            if not is_unknown(each)
+        }
 
     def figures(self) -> Sequence[Figure]:
         """Return observed less expected events."""
@@ -64,10 +90,12 @@ class LogRankModel(Shown):
         """Return the test."""
         if self.test is None:
             return [f"There is too much noise for a {self.name}, or there are no events."]
+        ratios = "Hazard ratios are those of a Cox regression on the groups; their errors are robust."
         return [
             f"{self.name[0].upper()}{self.name[1:]}, privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
-            f"{p_said(self.test.p_value)}."
+            f"{p_said(self.test.p_value)}.",
+            *([ratios] if self.hazard_ratios else []),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,5 +109,10 @@ class LogRankModel(Shown):
                 "rows": list(self.sizes),
                 "observed": self.contrast.observed.tolist(),
                 "expected": self.contrast.expected.tolist(),
+                "hazard_ratios": {
+                    each.label.removesuffix(" log hazard ratio"): Effect("", 1.0, each).ratio_to_dict()
+                    for each in self.ratios
+                    if not is_unknown(each)
+                },
             }
         )
