@@ -193,7 +193,7 @@ class _Together:
     @property
     def _last(self) -> Integers:
         """For each bin the one whose division among groups it has: itself, or the last one that is known."""
-        return np.minimum(np.arange(self.bins), self.at_risk.shape[1] - 1)
+        return np.asarray(np.minimum(np.arange(self.bins), self.at_risk.shape[1] - 1))
 
     @property
     def divided(self) -> Floats:

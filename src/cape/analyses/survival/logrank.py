@@ -101,8 +101,8 @@ class LogRank(OfTimes):
             for i, value in enumerate(values)
         ]
         sizes = tuple(float(sum(each[i].total for each in strata)) for i in range(many))
-        found = hazard_ratios(strata)
-        ratios = logarithms(found, [f"{self.by}={value} log hazard ratio" for value in values[1:]])
+        compared = hazard_ratios(strata)
+        ratios = logarithms(compared, [f"{self.by}={value} log hazard ratio" for value in values[1:]])
         model = LogRankModel(
             self.by,
             self.sentence,
