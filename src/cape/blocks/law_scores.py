@@ -120,8 +120,14 @@ class LawScores(Block):
         return (*self.design.columns, *self.times.reads)
 
     @property
-    def _shape(self) -> float:
+    def shape(self) -> float:
+        """The shape."""
         return self.weights[-1] if self.shaped else 1.0
+
+    @property
+    def slopes(self) -> tuple[float, ...]:
+        """The log-hazards of the features."""
+        return self.weights[self._slopes]
 
     @property
     def _slopes(self) -> slice:
@@ -141,7 +147,7 @@ class LawScores(Block):
         check_entries("weights", self.weights, _LARGEST)
         check_entries("turn", [entry for row in self.turn for entry in row], _LARGEST_TURN)
         check_clips(self.bound, self.curve, 0.0, self.lengths)
-        check.real("shape", self._shape, least=LEAST_SHAPE, most=MOST_SHAPE)
+        check.real("shape", self.shape, least=LEAST_SHAPE, most=MOST_SHAPE)
         check.real("least", self.least, least=LEAST, most=self.most)
         check.real("most", self.most, least=self.least, most=1.0)
         return score_arrays(size, self.lengths, 0.0)
@@ -184,8 +190,8 @@ class LawScores(Block):
     def at(self, x: Floats, rows: Followed, unit: float = ONE) -> tuple[Floats, Floats]:
         """Return scores (rows, size), and roots (rows, several, size), vectors whose products add up to the
         curvature of each row; none of them is clipped yet. x is (entries, rows), in units of `unit`."""
-        k, turn = self._shape, np.array(self.turn)
-        log = self.weights[0] + along(self.weights[self._slopes], x, unit)
+        k, turn = self.shape, np.array(self.turn)
+        log = self.weights[0] + along(self.slopes, x, unit)
         u = np.empty((self.size, log.size))
         for i, row in enumerate(self.turn):
             u[i] = row[0] + along(row[self._slopes], x, unit)
@@ -220,8 +226,8 @@ class LawScores(Block):
         It is looked for a few octaves of times at once, over which H is at most as large as at their end.
         """
         middle, half = box_of(self.design, schema)
-        turn, k = np.array(self.turn), self._shape
-        slopes = np.array(self.weights[self._slopes])
+        turn, k = np.array(self.turn), self.shape
+        slopes = np.array(self.slopes)
         reach = min(float(np.abs(slopes) @ half), float(np.linalg.norm(slopes)))
         highest = self.weights[0] + float(slopes @ middle) + reach
         constant, sides = turn[:, 0] + turn[:, self._slopes] @ middle, turn[:, self._slopes] * half

@@ -141,12 +141,14 @@ class ScoreRegression(Analysis):
         predictor: what is linear in the features, in words.
         falls: how fast rows get fewer with the length of their scores, with caps and without.
         bent: how far the curvature may leave the last step off, in parts of it.
+        gathers: whether earlier scores count in where a step asks next.
     """
 
     slopes: ClassVar[bool] = True
     predictor: ClassVar[str] = "predictors"
     falls: ClassVar[tuple[float, float]] = (FALLS, FALLS_UNCAPPED)
     bent: ClassVar[float] = BENT
+    gathers: ClassVar[bool] = False
     target: str
     features: tuple[str, ...]
     rounds: int | Literal["auto"]
@@ -255,6 +257,10 @@ class ScoreRegression(Analysis):
         """Return what the curvature at a point is expected to be, whose coordinates whiten it at the weights
         before; None for the same."""
         return None
+
+    def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
+        """Return lengths with how many are expected beyond what is seen, if that is known."""
+        return lengths
 
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return these weights, or those nearest to them at which scores can be asked for."""
@@ -366,6 +372,7 @@ class ScoreRegression(Analysis):
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
+        known: ScoreStep | None = None
         moved, asked_of = 0.0, family
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
@@ -373,6 +380,8 @@ class ScoreRegression(Analysis):
             block = self._block(point, design, family, marginals)
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
+            if step.lengths is not None and step.score_noise:
+                step = replace(step, lengths=self._supposing(step.lengths, block, marginals, step.count))
             if steps and asked_of == family:
                 expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
                 step = replace(step, expected=expected).with_earlier(steps[-1], moved)
@@ -381,8 +390,9 @@ class ScoreRegression(Analysis):
             if i == len(parts) - 1 or step.settled:
                 break
             last = i + 1 == len(parts) - 1
+            known = step.beside(known, moved) if self.gathers and known is not None else step
             point, moved = next_point(
-                step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
+                known, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
             point = replace(point, weights=self._allowed(point.weights, step, schema))
             if i < len(parts) - 3:  # what a histogram of lengths says holds for one family

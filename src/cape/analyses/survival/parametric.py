@@ -33,6 +33,7 @@ from cape.engine.arguments import joined, names
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
 from cape.show.numbers import count as counted
 from cape.stats.estimates import Estimate
+from cape.stats.score_norms import Lengths
 from cape.stats.score_steps import Point, ScoreStep
 
 __all__ = ["DISTRIBUTIONS", "SurvivalRegression"]
@@ -94,8 +95,9 @@ class SurvivalRegression(ScoreRegression):
         "rounds": 2,
     }
     predictor: ClassVar[str] = "log-hazards"
-    falls: ClassVar[tuple[float, float]] = (0.4, 0.4)
+    falls: ClassVar[tuple[float, float]] = (0.35, 0.35)
     bent: ClassVar[float] = 0.35
+    gathers: ClassVar[bool] = True
     time: str
     event: str
     entry: str | None
@@ -248,6 +250,21 @@ class SurvivalRegression(ScoreRegression):
             weights, turn, math.sqrt(share), share, uneven=_UNEVEN, noise=noise, count=count
         )
         return point, design, times
+
+    def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
+        """Return lengths with those of made-up rows that follow the law at the present weights."""
+        assert isinstance(block, LawScores)
+        assert isinstance(marginals, Looked)
+        x = marginals.rows(block.design, marginals.schema)
+        followed = marginals.times.made_up(len(x), block.weights[0] + x @ np.array(block.slopes), block.shape)
+        found = np.linalg.norm(block.at(np.ascontiguousarray(x.T), followed, 1.0)[0], axis=1)
+        events = marginals.times.begun(count, shaped=False).events
+        had = followed.event > 0
+        each = np.where(
+            had, events / max(int(had.sum()), 1), max(count - events, 0.0) / max(int((~had).sum()), 1)
+        )
+        places = np.searchsorted(lengths.edges, found, side="right")
+        return replace(lengths, expected=np.bincount(places, each, len(lengths.edges) + 1))
 
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return weights whose shape is not far from the step's: the most likely ones, as the step has it."""

@@ -18,18 +18,20 @@ import numpy as np
 
 from cape.analyses.regression.marginals import Marginals
 from cape.blocks import Axis, Counts, Times
+from cape.blocks.law_scores import LEAST, Followed
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.stats.capping import Marginal, marginal
 
 __all__ = ["Begun", "Looked", "TimesSeen", "blocks_of"]
 
-EQUAL, HALVED = 32, 16  # bins, and how often the first is halved
+EQUAL, HALVED = 16, 16  # bins, and how often the first is halved
 SHAPED = 0.5  # the SD of the logarithm of the shape that is expected before anything is seen
-_CLEAR, _SURE = 2.0, 3.3  # standard deviations of noise
+_SURE = 3.3  # standard deviations of noise
 _NARROWEST, _WIDEST = 0.05, 20.0  # of a shape
 _ROUNDS = 50
 _WITHIN = 16  # points of a bin
+_ROOTS = np.sqrt(np.array([73.0, 79.0]))  # multiples are evenly spread mod 1
 
 
 def blocks_of(times: Times, schema: Schema) -> tuple[Counts, ...]:
@@ -118,14 +120,12 @@ class TimesSeen:
 
     def begun(self, count: float, *, shaped: bool) -> Begun:
         """Return the law whose expected events are those that are seen, by bin; `count` rows there are."""
-        left, noise = self._left, self.noise * math.sqrt(self.sorts)
-        clear = np.flatnonzero(left > _CLEAR * max(noise, 1e-9))
-        inside = np.zeros(len(left), bool)
-        inside[slice(clear[0], clear[-1] + 1) if clear.size else slice(None)] = True
-        events = np.where(inside, self.events, 0.0)
-        total = max(float(events.sum()), 2 * self.noise * math.sqrt(int(inside.sum())), 1.0)
+        noise = self.noise * math.sqrt(self.sorts)
+        left = marginal(self.edges, self._left, noise, cap=False, rows=count).weights
+        events = np.where(left > 0, self.events, 0.0)
+        total = max(float(events.sum()), 2 * self.noise * math.sqrt(int((left > 0).sum())), 1.0)
         total = min(total, max(count, 1.0))
-        stays = _tail(np.where(inside, np.maximum(left, 0.0), 0.0))
+        stays = _tail(left)
         if self.entered is not None:
             stays = np.maximum(stays - _tail(np.where(self.entered > noise, self.entered, 0.0)), 0.0)
         at_risk = (stays[1:] + stays[:-1]) / 2
@@ -144,10 +144,31 @@ class TimesSeen:
         spread = float(weights @ (logs**2).mean(axis=1)) - mean**2
         return Begun(level, shape, total, mean, max(spread, 0.01 / shape**2))
 
+    def made_up(self, many: int, logs: Floats, shape: float) -> Followed:
+        """Return rows that follow a law, with these log-hazards until the end of the span, and leave without
+        an event as those do that were seen."""
+        ranks = (0.5 + np.arange(many)[:, None] * _ROOTS) % 1.0
+        had = (np.log(-np.log(ranks[:, 0])) - logs) / shape
+        noise = self.noise * math.sqrt(self.sorts)
+        left = marginal(self.edges, self._left, noise, cap=False).weights
+        stays = _tail(left)
+        at_risk = np.maximum((stays[1:] + stays[:-1]) / 2, 1e-9)
+        censored = np.where(left > 0, np.maximum(self.censored, 0.0), 0.0)
+        staying = np.cumprod(np.append(1.0, 1 - np.minimum(censored / at_risk, 1.0)))
+        gone = np.interp(1 - ranks[:, 1], 1 - staying, self.edges)
+        until = np.log(np.maximum(np.where(ranks[:, 1] < staying[-1], 1.0, gone), LEAST))
+        return Followed(
+            np.clip(np.minimum(had, until), math.log(LEAST), 0.0),
+            np.full(many, -math.inf),
+            (had <= until).astype(np.float64),
+        )
+
     def _log_shape(self, at_risk: Floats, events: Floats, total: float) -> float:
-        """Return the likely logarithm of the shape; it is expected to be 0, with an SD of `SHAPED`."""
-        log, doubt = 0.0, 1 + self.noise**2 * len(events) / total
-        power_logs = np.log(np.where(self.edges > 0, self.edges, 1.0))
+        """Return the likely logarithm of the shape; it is expected to be 0, with an SD of `SHAPED`.
+
+        The events of a bin have the variance of a count and of noise, so that bins of noise alone say little.
+        """
+        log, power_logs = 0.0, np.log(np.where(self.edges > 0, self.edges, 1.0))
         for _ in range(_ROUNDS):
             shape = math.exp(log)
             power = self.edges**shape
@@ -155,9 +176,11 @@ class TimesSeen:
             slope = shape * np.diff(power * power_logs) / np.maximum(passed, 1e-300)
             expected = at_risk * passed
             expected = expected * (total / max(float(expected.sum()), 1e-300))
-            away = slope - float(expected @ slope) / total
-            score = float((events - expected) @ away) / doubt - log / SHAPED**2
-            change = score / (float(expected @ away**2) / doubt + SHAPED**-2.0)
+            sure = expected / (expected + self.noise**2)
+            middle = float(expected * sure @ slope) / max(float(expected @ sure), 1e-300)
+            away = sure * (slope - middle)
+            score = float((events - expected) @ away) - log / SHAPED**2
+            change = score / (float(expected @ (away * (slope - middle))) + SHAPED**-2.0)
             log += min(max(change, -0.5), 0.5)
             log = min(max(log, math.log(_NARROWEST)), math.log(_WIDEST))
         return log
