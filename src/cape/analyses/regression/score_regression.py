@@ -140,6 +140,7 @@ class ScoreRegression(Analysis):
     Attributes:
         predictor: what is linear in the features, in words.
         falls: how fast rows get fewer with the length of their scores, with caps and without.
+        slower: whether they may get fewer more slowly, as a histogram shows.
         bent: how far the curvature may leave the last step off, in parts of it.
         gathers: whether earlier scores count in where a step asks next.
     """
@@ -149,6 +150,7 @@ class ScoreRegression(Analysis):
     falls: ClassVar[tuple[float, float]] = (FALLS, FALLS_UNCAPPED)
     bent: ClassVar[float] = BENT
     gathers: ClassVar[bool] = False
+    slower: ClassVar[bool] = False
     target: str
     features: tuple[str, ...]
     rounds: int | Literal["auto"]
@@ -382,6 +384,8 @@ class ScoreRegression(Analysis):
             step = self._read(answer, block, point)
             if step.lengths is not None and step.score_noise:
                 step = replace(step, lengths=self._supposing(step.lengths, block, marginals, step.count))
+                if self.slower:
+                    falls = step.lengths.falling(self.falls[self.cap != "auto"])
             if steps and asked_of == family:
                 expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
                 step = replace(step, expected=expected).with_earlier(steps[-1], moved)

@@ -95,9 +95,10 @@ class SurvivalRegression(ScoreRegression):
         "rounds": 2,
     }
     predictor: ClassVar[str] = "log-hazards"
-    falls: ClassVar[tuple[float, float]] = (0.35, 0.35)
+    falls: ClassVar[tuple[float, float]] = (0.3, 0.3)
     bent: ClassVar[float] = 0.35
     gathers: ClassVar[bool] = True
+    slower: ClassVar[bool] = True
     time: str
     event: str
     entry: str | None
