@@ -7,7 +7,7 @@ from scipy.special import expit, logsumexp
 
 from benchmarks.truth_data import Floats
 
-__all__ = ["multinomial", "ordinal"]
+__all__ = ["Fit", "fitted", "multinomial", "ordinal", "standardised"]
 
 Fit = tuple[Floats, Floats, Floats]
 """Coefficients, each row's scores, and the mean curvature, in the columns' units."""
@@ -16,7 +16,7 @@ Fit = tuple[Floats, Floats, Floats]
 def multinomial(x: Floats, y: Floats) -> Fit:
     """Log-odds of each category against the first, category by category: intercept, then slopes."""
     codes, free = y.astype(int), int(y.max())
-    z, back = _standardised(x)
+    z, back = standardised(x)
     width = z.shape[1]
     hit = (codes[:, None] == np.arange(1, free + 1)).astype(float)
 
@@ -33,13 +33,13 @@ def multinomial(x: Floats, y: Floats) -> Fit:
                 curvature[block] = (z * part[:, None]).T @ z / len(z)
         return float(np.mean((hit * eta).sum(axis=1) - whole)), scores, curvature
 
-    return _fitted(at, np.zeros(free * width), np.kron(np.eye(free), back))
+    return fitted(at, np.zeros(free * width), np.kron(np.eye(free), back))
 
 
 def ordinal(x: Floats, y: Floats) -> Fit:
     """Thresholds, then log-odds of a higher category (proportional odds), with the observed curvature."""
     codes, free = y.astype(int), int(y.max())
-    z, back = _standardised(x)
+    z, back = standardised(x)
     z, width = z[:, 1:], z.shape[1] - 1
     under = np.cumsum(np.bincount(codes, minlength=free + 1)[:-1]) / len(codes)
     start = np.concatenate([np.log(under / (1 - under)), np.zeros(width)])
@@ -68,10 +68,10 @@ def ordinal(x: Floats, y: Floats) -> Fit:
     to = np.zeros((free + width,) * 2)
     to[:free, :free], to[:free, free:] = np.eye(free), -back[0, 1:]
     to[free:, free:] = back[1:, 1:]
-    return _fitted(at, start, to)
+    return fitted(at, start, to)
 
 
-def _standardised(x: Floats) -> tuple[Floats, Floats]:
+def standardised(x: Floats) -> tuple[Floats, Floats]:
     """Return (1, x) standardised, and what makes weights of (1, x) of those of that."""
     middle, size = x.mean(axis=0), x.std(axis=0) + 1e-12
     back = np.diag(np.concatenate([[1.0], 1 / size]))
@@ -79,7 +79,7 @@ def _standardised(x: Floats) -> tuple[Floats, Floats]:
     return np.column_stack([np.ones(len(x)), (x - middle) / size]), back
 
 
-def _fitted(at, w: Floats, back: Floats) -> Fit:  # type: ignore[no-untyped-def]
+def fitted(at, w: Floats, back: Floats) -> Fit:  # type: ignore[no-untyped-def]
     """Newton's method with halved steps."""
     value, scores, curvature = at(w)
     for _ in range(200):

@@ -69,6 +69,7 @@ def _generated(name: str) -> dict[str, Floats]:
     counts = rng.poisson(rate * rng.gamma(1 / extra, extra))
     amounts = rate * rng.gamma(1 / (0.3 + extra), 0.3 + extra)
     number, binary = eta + error, rng.random(ROWS) < expit(1.2 * eta - 0.8)
+    time, event = _times(name, eta, error)
     return {
         "x1": x1, "x2": x2, "x3": x3, "g": g,
         "number": number,
@@ -77,7 +78,18 @@ def _generated(name: str) -> dict[str, Floats]:
         "binary": binary.astype(float),
         "sort": np.where(binary, 1.0 + (amounts > np.median(amounts)), 0.0),
         "grade": np.digitize(number, np.quantile(number, (0.5, 0.8))).astype(float),
+        "time": time, "event": event,
     }  # fmt: skip
+
+
+def _times(name: str, eta: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """Times to an event in years, to the day, and which rows have it: their logarithms have the errors of the
+    other targets, so that hazards are not proportional and follow no law; people leave when they like."""
+    rng = np.random.default_rng([18, GENERATED.index(name)])
+    time = np.exp(np.clip(1.2 - 0.7 * eta + 0.6 * error, -6, 6))
+    censored = np.minimum(rng.uniform(0.5, 12.0, ROWS), 10.0)
+    days = np.maximum(np.ceil(np.minimum(time, censored) * 365), 1.0)
+    return days / 365, (time <= censored).astype(float)
 
 
 def _read(path: Path, names: list[str] | None = None, delimiter: str = ",") -> dict[str, list[str]]:
@@ -113,13 +125,15 @@ def _rotterdam(folder: Path) -> dict[str, Floats]:
         "grade3": _is(d["fac_grade"], "3"),
         "hormon": _is(d["fac_hormon"], "yes"),
         "event": _numbers(d["event"]),
+        "time": _numbers(d["time"]),
     }
 
 
 def _actg320(folder: Path) -> dict[str, Floats]:
     d = _read(folder / "aids" / "actg320.csv")
     names = ("age", "cd4", "priorzdv", "karnof", "tx")
-    return {**{name: _numbers(d[name]) for name in names}, "male": _is(d["sex"], "1")}
+    found = {name: _numbers(d[name]) for name in (*names, "time")}
+    return {**found, "male": _is(d["sex"], "1"), "event": _is(d["censor"], "True")}
 
 
 def _adult(folder: Path) -> dict[str, Floats]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cape.blocks.gram import Gram
     from cape.blocks.grouped import Grouped
     from cape.blocks.hazard_scores import HazardScores
+    from cape.blocks.law_scores import LawScores
     from cape.blocks.leaving import Leaving
     from cape.blocks.martingale import Martingale
     from cape.blocks.merged import Merged
@@ -54,6 +55,7 @@ else:
             "cape.blocks.gram": ["Gram"],
             "cape.blocks.grouped": ["Grouped"],
             "cape.blocks.hazard_scores": ["HazardScores"],
+            "cape.blocks.law_scores": ["LawScores"],
             "cape.blocks.leaving": ["Leaving"],
             "cape.blocks.martingale": ["Martingale"],
             "cape.blocks.merged": ["Merged"],
@@ -88,6 +90,7 @@ __all__ = [
     "Grouped",
     "GroupedProducts",
     "HazardScores",
+    "LawScores",
     "Leaving",
     "Martingale",
     "Merged",

@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -278,8 +279,12 @@ def furthest_corner(middle: Floats, sides: Floats) -> float:
     sides = sides[:, np.abs(sides).max(axis=0) > 0]
     if sides.shape[1] > _MOST_SIDES:
         return float(np.linalg.norm(middle) + np.linalg.norm(sides, axis=0).sum())
-    corners = np.array(list(itertools.product((-1.0, 1.0), repeat=sides.shape[1])))
-    return float(np.linalg.norm(middle + corners @ sides.T, axis=1).max())
+    return float(np.linalg.norm(middle + _corners(sides.shape[1]) @ sides.T, axis=1).max())
+
+
+@lru_cache
+def _corners(sides: int) -> Floats:
+    return np.array(list(itertools.product((-1.0, 1.0), repeat=sides)))
 
 
 def score_arrays(width: int, edges: tuple[float, ...], deviance: float) -> tuple[Array, ...]:

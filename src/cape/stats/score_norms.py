@@ -26,6 +26,7 @@ __all__ = ["BINS", "Beyond", "Lengths", "edges_around"]
 BINS = 40  # a factor of sqrt 2 apart
 BELOW = 14  # of them below the length that scores are expected to have
 FALLS, FALLS_UNCAPPED = 0.25, 0.35
+SLOWEST, _SLOWER = 0.6, 0.2
 _CLEAR = 3.8  # standard deviations: a bin, or two neighbours, are surely not noise
 _FAR, _CERTAIN = 6, 5.5  # bins from the nearest clear one, and SDs that bins further out need together
 _SEEN = 2.0  # the same next to such bins
@@ -142,6 +143,20 @@ class Lengths:
             tail = max(float(found[last]), self.noise) * falls**beyond
             found[last + 1 :] = np.maximum(np.minimum(tail, _HIDDEN * self.noise), self._missing)
         return np.maximum(found, self._unseen)
+
+    def falling(self, falls: float) -> float:
+        """Return how fast rows get fewer beyond the last bin that is seen, as fast as this or more slowly.
+
+        It is the likeliest, if it is expected to be this with an SD of `_SLOWER`; at most `SLOWEST`.
+        """
+        last = self._last
+        noisy = self.counts[last + 1 :]
+        if not (self.noise > 0 and noisy.size):
+            return falls
+        rates = np.linspace(falls, max(SLOWEST, falls), 26)
+        tails = max(float(self.counts[last]), self.noise) * rates[:, None] ** np.arange(1, len(noisy) + 1)
+        away = (((noisy - tails) / self.noise) ** 2).sum(axis=1) + ((rates - falls) / _SLOWER) ** 2
+        return float(rates[np.argmin(away)])
 
     @property
     def _missing(self) -> Floats:

@@ -28,11 +28,12 @@ from cape.analyses.regression.score_regression import (
     MOST_MOVED,
     Fitted,
     Named,
+    Scored,
     ScoreRegression,
     plain_design,
     warn,
 )
-from cape.blocks import Choices, Design, Scores, typical
+from cape.blocks import Choices, Design, typical
 from cape.blocks.choices import LEAST_GAP, Model
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
@@ -109,7 +110,7 @@ class ChoiceRegression(ScoreRegression):
 
     def _block(
         self, point: Point, design: Design, family: int, marginals: Marginals | None
-    ) -> Scores | Choices:
+    ) -> Choices:
         return Choices(
             design,
             tuple(map(float, point.weights)),
@@ -126,7 +127,7 @@ class ChoiceRegression(ScoreRegression):
     def _blocks(self, schema: Schema) -> int:
         return self._free(schema) if self.model == "multinomial" else 1
 
-    def _asked(self, block: Scores | Choices, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
+    def _asked(self, block: Scored, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
         assert isinstance(block, Choices)
         return choice_query(block, parts, neighbours)
 

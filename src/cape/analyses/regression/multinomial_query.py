@@ -1,4 +1,5 @@
-"""How far one row moves clipped scores of several categories with what goes with them.
+"""How far one row moves clipped scores whose curvature is a sum of several products: those of several
+categories, and those of laws of time.
 
 Claim. A row adds (s, C, ss', e, d) with |s| <= 1, C positive semidefinite, the root |C| of the sum of its
 squares at most 1, e one of several unit vectors (its bin of lengths) and 0 <= d <= 1, in the block's units.
@@ -26,7 +27,7 @@ from __future__ import annotations
 import math
 
 from cape.analyses.regression.score_query import Parts
-from cape.blocks import Choices
+from cape.blocks import Choices, LawScores
 from cape.engine.query import Neighbours, Query
 
 __all__ = ["choice_query", "moved"]
@@ -43,7 +44,7 @@ def moved(parts: Parts, neighbours: Neighbours) -> float:
     return math.sqrt(parts.alone * (1 + _COUNT))
 
 
-def choice_query(block: Choices, parts: Parts, neighbours: Neighbours) -> Query:
+def choice_query(block: Choices | LawScores, parts: Parts, neighbours: Neighbours) -> Query:
     """Return the question for scores: proof at the head of the module."""
     replace = neighbours == "replace-one"
     lengths = parts.lengths if block.lengths else 0.0

@@ -22,7 +22,7 @@ from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, check_cap, checked_cap, marginals_query
 from cape.analyses.regression.score_query import MOST_WEIGHTS, Parts, check_few, score_query
-from cape.blocks import Choices, Design, Scores, typical
+from cape.blocks import Choices, Design, LawScores, Scores, typical
 from cape.blocks.families import Family
 from cape.blocks.units import Units
 from cape.core import check
@@ -46,7 +46,7 @@ from cape.stats.score_steps import (
     next_point,
 )
 
-__all__ = ["Fitted", "Named", "ScoreRegression", "plain_design", "score_arguments", "warn"]
+__all__ = ["Fitted", "Named", "ScoreRegression", "Scored", "plain_design", "score_arguments", "warn"]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
@@ -60,6 +60,8 @@ _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
 _LOOK, _LAST = Parts(0.14, 0.5, 0.5, 0.8), Parts(0.60, 0.2, 0.5, 0.0)
+
+Scored = Scores | Choices | LawScores
 
 
 def score_arguments(
@@ -137,10 +139,18 @@ class ScoreRegression(Analysis):
 
     Attributes:
         predictor: what is linear in the features, in words.
+        falls: how fast rows get fewer with the length of their scores, with caps and without.
+        slower: whether they may get fewer more slowly, as a histogram shows.
+        bent: how far the curvature may leave the last step off, in parts of it.
+        gathers: whether earlier scores count in where a step asks next.
     """
 
     slopes: ClassVar[bool] = True
     predictor: ClassVar[str] = "predictors"
+    falls: ClassVar[tuple[float, float]] = (FALLS, FALLS_UNCAPPED)
+    bent: ClassVar[float] = BENT
+    gathers: ClassVar[bool] = False
+    slower: ClassVar[bool] = False
     target: str
     features: tuple[str, ...]
     rounds: int | Literal["auto"]
@@ -209,7 +219,7 @@ class ScoreRegression(Analysis):
 
     def _block(
         self, point: Point, design: Design, family: Any, marginals: Marginals | None
-    ) -> Scores | Choices:
+    ) -> Scored:
         """Return the scores to ask for at a point."""
         cap = None
         if marginals is not None and self.target in marginals.numbers:
@@ -227,7 +237,7 @@ class ScoreRegression(Analysis):
             cap=cap,
         )
 
-    def _asked(self, block: Scores | Choices, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
+    def _asked(self, block: Scored, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the question for these scores."""
         assert isinstance(block, Scores)
         return score_query(block, parts, schema, neighbours)
@@ -249,6 +259,10 @@ class ScoreRegression(Analysis):
         """Return what the curvature at a point is expected to be, whose coordinates whiten it at the weights
         before; None for the same."""
         return None
+
+    def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
+        """Return lengths with how many are expected beyond what is seen, if that is known."""
+        return lengths
 
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return these weights, or those nearest to them at which scores can be asked for."""
@@ -305,6 +319,14 @@ class ScoreRegression(Analysis):
         """Return the columns that the first stage looks at."""
         return self._design(scores=True).columns
 
+    def _looking(self, schema: Schema, neighbours: Neighbours) -> Query:
+        """Return the question of the first stage."""
+        return marginals_query(self._columns(), schema, neighbours)
+
+    def _looked(self, answer: Answer) -> Marginals:
+        """Return what the first stage says."""
+        return Marginals.of(answer, self._columns(), self.cap)
+
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
@@ -341,12 +363,12 @@ class ScoreRegression(Analysis):
         self, schema: Schema, neighbours: Neighbours
     ) -> Generator[Query, Answer, tuple[list[ScoreStep], Marginals | None, Design, Any]]:
         self._refuse(schema)
-        shares, parts, columns = self.stages(), self._parts, self._columns()
-        asked = marginals_query(columns, schema, neighbours)
+        shares, parts = self.stages(), self._parts
+        asked = self._looking(schema, neighbours)
         answer = yield asked
-        marginals = Marginals.of(answer, columns, self.cap)
+        marginals = self._looked(answer)
         unit = answer.noise[0][0] / asked.sensitivity * math.sqrt(shares[0])  # noise for the whole share
-        falls = FALLS if self.cap == "auto" else FALLS_UNCAPPED
+        falls = self.falls[self.cap != "auto"]
         count = max(float(np.mean([float(sums[0].sum()) for sums in answer.sums])), 1.0)
         if answer.rows is not None:
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
@@ -356,6 +378,7 @@ class ScoreRegression(Analysis):
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
+        known: ScoreStep | None = None
         moved, asked_of = 0.0, family
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
@@ -363,6 +386,10 @@ class ScoreRegression(Analysis):
             block = self._block(point, design, family, marginals)
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
+            if step.lengths is not None and step.score_noise:
+                step = replace(step, lengths=self._supposing(step.lengths, block, marginals, step.count))
+                if self.slower:
+                    falls = step.lengths.falling(self.falls[self.cap != "auto"])
             if steps and asked_of == family:
                 expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
                 step = replace(step, expected=expected).with_earlier(steps[-1], moved)
@@ -371,8 +398,9 @@ class ScoreRegression(Analysis):
             if i == len(parts) - 1 or step.settled:
                 break
             last = i + 1 == len(parts) - 1
+            known = step.beside(known, moved) if self.gathers and known is not None else step
             point, moved = next_point(
-                step, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
+                known, whiten=not last, lengths=not last, noise=noise(i + 1), falls=falls
             )
             point = replace(point, weights=self._allowed(point.weights, step, schema))
             if last and step.lengths is not None and point.bound == step.lengths.longest:
@@ -386,14 +414,14 @@ class ScoreRegression(Analysis):
         steps[-1] = steps[-1].after(steps[:-1])
         return steps, marginals, design, family
 
-    def _read(self, answer: Answer, block: Scores | Choices, point: Point) -> ScoreStep:
+    def _read(self, answer: Answer, block: Scored, point: Point) -> ScoreStep:
         """Return what an answer holds."""
         _, score, square, cross, spread, beside, *more = answer.sums[0]
         _, score_noise, _, curvature_noise, _, spread_noise, *more_noise = answer.noise[0]
         if len(score) == 1:  # a matrix of one number has nothing above its diagonal
             curvature_noise = answer.noise[0][2] / math.sqrt(2)
             spread_noise = answer.noise[0][4] / math.sqrt(2)
-        count, _ = answer.complete_rows(block.design.columns)
+        count, _ = answer.complete_rows(block.reads)
         lengths = None
         if block.lengths:
             counts, edges = np.asarray(more[0], float), np.array(block.lengths)
@@ -474,7 +502,7 @@ class ScoreRegression(Analysis):
         units = Units(plain_design(design), schema)
         named = self._named(units)
         to = named.to
-        bent = BENT_SECOND if len(steps) == 2 else BENT
+        bent = max(BENT_SECOND, self.bent) if len(steps) == 2 else self.bent
         found = errors(steps[-1], self._possible(design, schema), bent)
         weights = self._allowed(found.weights, steps[-1], schema)
         values = to @ weights
@@ -568,14 +596,18 @@ class ScoreRegression(Analysis):
             parts = np.array([*hidden.values()])
             warn(unreliable([*hidden], parts, noise=last.curvature_noise > 0))
             return (
-                f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
-                f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
-                f" {self._drawn(fitted)}"
+                f"Not identified at this budget: {joined(names)}. Intervals assume that "
+                f"{self._assumed(units.schema)}. {self._drawn(fitted)}"
             ).rstrip()
         if last.score_noise == 0:
             return "Maximum-likelihood estimates."
         note = "Maximum-likelihood estimates, up to noise and clipping, which intervals count."
         return f"{note} {self._drawn(fitted)}".rstrip()
+
+    def _assumed(self, schema: Schema) -> str:
+        """Return what is taken to be possible where noise hides everything."""
+        most = f"{self._moved(schema):.3g}"
+        return f"no column changes {self.predictor} by more than {most} as it goes through its range"
 
     def _drawn(self, fitted: Fitted) -> str:
         """Return how far predictions are from what the estimates say, if they are."""

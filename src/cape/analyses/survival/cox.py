@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Literal
 from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.marginals import Cap, check_cap, checked_cap
 from cape.analyses.regression.score_query import check_few
-from cape.analyses.survival.by_hazards import MOST_MOVED, terms
 from cape.analyses.survival.cox_estimate import Estimated
 from cape.analyses.survival.cox_model import CoxModel
 from cape.analyses.survival.cox_query import hazard_query
 from cape.analyses.survival.cox_steps import MARGINALS, Fit, Steps, parts_of
+from cape.analyses.survival.proportional import MOST_MOVED, MOST_WEIGHTS, terms
 from cape.blocks import Design, FollowUp, Times
 from cape.blocks.times import checked_edges
 from cape.blocks.typical import steepest
@@ -36,7 +36,6 @@ __all__ = ["Cox"]
 BINS = 40  # by default: hazards are constant within each, also where bounds of time are some times too wide
 ROUNDS = 5  # steps for "auto", after the first question
 _MOST_ROUNDS = 30
-_MOST_WEIGHTS = 1000  # matrices of all pairs are made, for every stage of a request
 _HIDDEN = 0.5  # of a coefficient: from there on noise hides it
 _LEFT = 0.7  # standard errors that an unsettled step may leave: worth a warning
 
@@ -180,7 +179,7 @@ class Cox(Analysis):
         follow_up = self._follow_up(schema)
         follow_up.check(schema, self._design)
         check_cap(self.cap, self._design.sources, schema)
-        check_few(self._design.width(schema), _MOST_WEIGHTS)
+        check_few(self._design.width(schema), MOST_WEIGHTS)
         parts = tuple(parts_of(self.steps))
         return Steps(self._design, follow_up, parts, self.stages(), self.cap, self.proportional)
 

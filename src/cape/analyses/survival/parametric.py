@@ -1,63 +1,53 @@
-"""Weibull and exponential regression of times to an event, from clipped martingale scores.
+"""Weibull and exponential regression of times to an event, from whole clipped scores.
 
-Questions, steps and sensitivities are those of `Cox` (`by_hazards`, `hazard_sensitivity`), on an axis of time
-that is cut finely enough for hazards to be constant within a cell. The baseline follows its law: a level and,
-for Weibull, a shape, whose score is that of the block's tilt. All that follows a released sum is
-post-processing.
+Steps are those of `cape.analyses.regression.score_regression`, beside whose first stage rows are counted by
+event and time (`parametric_start`); scores are those of `cape.blocks.law_scores`. All that follows a released
+sum is post-processing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape.analyses.survival.baseline import Baseline
-from cape.analyses.survival.by_hazards import Asked, ByHazards, checked_rounds, terms
-from cape.analyses.survival.hazard_steps import HazardStep, Place, tilt_noise
+from cape.analyses.regression.inference import largest
+from cape.analyses.regression.marginals import Marginals, marginals_query
+from cape.analyses.regression.multinomial_query import choice_query, moved
+from cape.analyses.regression.score_query import Parts, check_few
+from cape.analyses.regression.score_regression import Named, Scored, ScoreRegression, score_arguments
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
-from cape.blocks import Design, Exposure, FollowUp, Martingale, Times
-from cape.blocks.martingale import STEEP
-from cape.core import check
+from cape.analyses.survival.parametric_start import Looked, TimesSeen, blocks_of
+from cape.analyses.survival.proportional import MOST_MOVED, MOST_WEIGHTS, terms
+from cape.blocks import Design, LawScores, Times, typical
+from cape.blocks.law_scores import LEAST, LEAST_SHAPE, MOST_SHAPE
+from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.core.check import hint
 from cape.core.errors import InvalidInput
-from cape.data import Schema
+from cape.data import Number, Schema
 from cape.engine.arguments import joined, names
-from cape.engine.query import AnalysisResult, Answer
-from cape.show.numbers import count
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
+from cape.show.numbers import count as counted
 from cape.stats.estimates import Estimate
+from cape.stats.score_norms import Lengths
+from cape.stats.score_steps import Point, ScoreStep
 
 __all__ = ["DISTRIBUTIONS", "SurvivalRegression"]
 
 DISTRIBUTIONS = ("weibull", "exponential")
-COARSE = 10  # equal bins of the first question
-SHAPED = 0.5  # the SD of the logarithm of the shape that is expected before anything is seen
-LONGER = 0.7  # the most by which one step changes that
-EARLY = 0.05  # of the events: before these the tilt no longer falls
-_FINE, _ROUGH = 256, 48  # cells of the last doublings of the time, and of those before
-_LATE = 8.0  # doublings that are cut finely, at most
-_SMALL = 18.0  # doublings of the cumulative hazard until the end: before these there is one cell
-_NARROWEST, _WIDEST = 0.05, 20.0  # of a shape
-_ROUNDS = 50
-
-
-@dataclass(frozen=True)
-class _Shaped(Place):
-    """A place whose baseline follows a law. The tilt is `unit` times what the law's hazards change by as the
-    logarithm of its shape does, less `middle`. `coarse` has the people at risk, by equal bins."""
-
-    law: Law = Law(0.0, 1.0)  # noqa: RUF009
-    unit: float = 1.0
-    middle: float = 0.0
-    coarse: Baseline | None = None
+_STEEPEST = 20.0  # a shape that is possible where noise hides it
+_LEVEL = 40.0  # the logarithm of what a row expects until the upper bound, likewise
+_NEARER, _FURTHER = 0.3, 4.0  # times the shape: what a step leaves of it at least, and makes of it at most
+_UNEVEN = 1.0  # the SD of what rows expect, in its mean, where the law is true
+_TYPICAL = 1e4  # rows, where nothing is known
 
 
 @dataclass(frozen=True, init=False)
-class SurvivalRegression(ByHazards):
+class SurvivalRegression(ScoreRegression):
     """Times to an event that follow Weibull's law or an exponential one, hazards proportional to e^(b·x).
 
     >>> SurvivalRegression("years", "died", ["age", "sex"])
@@ -67,14 +57,22 @@ class SurvivalRegression(ByHazards):
     the accelerated failure time model too: a unit of x multiplies times by e^(-b/k). A law needs less of the
     data than `Cox`, whose baseline may have any shape, and predicts beyond the last event.
 
-    Steps are those of `Cox`: scores of the level, of the shape and of the weights, clipped in a way that
-    leaves their mean at 0 where the law is true. Intervals count noise, sampling by a sandwich estimate
-    (robust errors), and what the last step leaves.
+    A first stage looks at each feature by itself, and at events by time: numeric features are capped at
+    released quantiles where their bounds are much wider than the data (`cap`), and steps start at the law
+    that fits events without features. Each of `rounds` steps then asks for the sum over rows of scores, the
+    gradient of the log-likelihood in level, log-hazards and shape, with its curvature and its spread. Scores
+    that are longer than a bound are shortened to it; a histogram of their lengths says which bound makes the
+    whole error smallest, and what it left out counts in intervals.
+
+    Estimates are those of the same model without privacy, on the capped columns, whether the law is true or
+    not; sampling errors are those of a sandwich (robust errors).
 
     Rows are complete ones; times are counted from the lower bound of the column. With `entry` a row is at
-    risk only after it.
+    risk only after it. The logarithm of a time near the lower bound may be anything: where the first stage
+    sees rows there, they count as leaving a little later, which is said.
 
-    **Sensitivity**: `hazard_sensitivity` has the proofs.
+    **Sensitivity** of each step: see `multinomial_query`; of the first stage sqrt(2 k) for k columns, times
+    with events and entries under replace-one, sqrt(k) under add-remove: a row is in one bin of each.
 
     Args:
         time: a numeric column: when a row leaves.
@@ -83,8 +81,10 @@ class SurvivalRegression(ByHazards):
         distribution: "weibull" or "exponential". Piecewise exponential regression is `Cox`.
         formula: terms in place of features, as in "age * sex + spline(bmi, 4)".
         entry: a numeric column: when a row enters.
-        rounds: how many steps, or "auto" for four.
+        rounds: how many steps, or "auto" for five.
         norm: the length that rows are shortened to, in units of half their bounds; by default none is.
+        cap: "auto", "none", or where columns are cut, as in {"nodes": (0, 24)}; ends of the time are those
+            between which it is cut.
     """
 
     kind: ClassVar[str] = "survival-regression"
@@ -94,6 +94,14 @@ class SurvivalRegression(ByHazards):
         "features": ["age", "sex"],
         "rounds": 2,
     }
+    predictor: ClassVar[str] = "log-hazards"
+    falls: ClassVar[tuple[float, float]] = (0.3, 0.3)
+    bent: ClassVar[float] = 0.35
+    gathers: ClassVar[bool] = True
+    slower: ClassVar[bool] = True
+    time: str
+    event: str
+    entry: str | None
     distribution: str
 
     def __init__(
@@ -107,6 +115,7 @@ class SurvivalRegression(ByHazards):
         entry: str | None = None,
         rounds: int | Literal["auto"] = "auto",
         norm: float | None = None,
+        cap: Any = "auto",
     ) -> None:
         if not isinstance(distribution, str) or distribution not in DISTRIBUTIONS:
             more = "; piecewise exponential regression is cape.Cox" if distribution == "piecewise" else ""
@@ -119,134 +128,239 @@ class SurvivalRegression(ByHazards):
         for name in Design(found).sources:
             if name in (time, event, entry):
                 raise InvalidInput(f"the feature {name!r} must not be time, event or entry as well")
+        given = score_arguments(time, found, rounds=rounds, intercept=False, norm=norm, cap=cap)
         self._set(
             time=time,
             event=event,
-            features=found,
-            distribution=distribution,
             entry=entry,
-            rounds=checked_rounds(rounds),
-            norm=None if norm is None else check.real("norm", norm, above=0.0),
+            distribution=distribution,
+            **{key: value for key, value in given.items() if key not in ("target", "intercept")},
         )
 
     @property
-    def _weibull(self) -> bool:
+    def target(self) -> str:  # type: ignore[override]
+        """The time."""
+        return self.time
+
+    @property
+    def intercept(self) -> bool:  # type: ignore[override]
+        """There is always a level."""
+        return True
+
+    @property
+    def _shaped(self) -> bool:
         return self.distribution == "weibull"
 
-    def _times(self, schema: Schema, ends: Floats) -> FollowUp:
-        column = schema.number(self.time)
-        edges = column.low + (column.high - column.low) * ends
-        edges[-1] = column.high
-        return FollowUp(Times.of(schema, self.time, self.event, entry=self.entry, edges=edges.tolist()))
+    def _times(self, schema: Schema) -> Times:
+        return Times.of(schema, self.time, self.event, entry=self.entry, bins=1)
 
-    def _follow_up(self, schema: Schema) -> FollowUp:
-        return self._times(schema, _ends(1.0) if self._weibull else np.ones(1))
+    def _design(self, cut: tuple[tuple[str, Number], ...] = (), *, scores: bool = False) -> Design:
+        return Design(self.features, None, self.norm, cut=cut)
 
-    def _followed(self, place: Place, schema: Schema) -> FollowUp:
-        assert isinstance(place, _Shaped)
-        return self._times(schema, _ends(place.law.shape)) if self._weibull else self._follow_up(schema)
+    def _columns(self) -> tuple[str, ...]:
+        return (*self._design().sources, self.time)
 
-    def _exposure(self, schema: Schema) -> Exposure:
-        ends = np.arange(1, COARSE + 1) / COARSE if self._weibull else np.ones(1)
-        return Exposure(self._design, self._times(schema, ends))
+    def _check(self, schema: Schema) -> None:
+        blocks_of(self._times(schema), schema)
+        check_few(self._design().width(schema), MOST_WEIGHTS)
 
-    def _supposed(self, schema: Schema) -> Place:
-        width = self._design.width(schema)
-        one = np.ones(COARSE if self._weibull else 1)
-        zero = np.zeros((len(one), width))
-        even = Baseline(
-            one, one, zero, np.zeros(len(one)), np.zeros(width), np.eye(width), np.eye(width), one, one, 1.0,
-            np.zeros(0),
-        )  # fmt: skip
-        return self._place(even, Law(0.0, 1.0), 0.0, np.zeros(width), noise=1.0)
+    def _looking(self, schema: Schema, neighbours: Neighbours) -> Query:
+        asked = marginals_query(self._design().sources, schema, neighbours)
+        blocks = blocks_of(self._times(schema), schema)
+        one = 2 if neighbours == "replace-one" else 1
+        sensitivity = math.sqrt(one * (len(asked.blocks) + len(blocks)))
+        return Query((*asked.blocks, *blocks), (*asked.scales, *((1.0,),) * len(blocks)), sensitivity)
 
-    def _begun(self, answer: Answer, block: Exposure) -> Place:
-        coarse = Baseline.first(answer, block)
-        edges = np.arange(COARSE + 1) / COARSE if self._weibull else np.array([0.0, 1.0])
-        law = _fitted(coarse, edges, fixed=not self._weibull)
-        return self._place(coarse, law, 0.0, np.zeros(len(coarse.centre)), noise=answer.noise[0][2])
-
-    def _place(self, coarse: Baseline, law: Law, level: float, weights: Floats, noise: float) -> _Shaped:
-        """Return a place with hazards of this law, with the people of a baseline by equal bins."""
-        if not self._weibull:
-            one = replace(coarse, hazards=law.hazards(np.array([0.0, 1.0])))
-            return _Shaped(one, level, weights, None, law, coarse=coarse)
-        ends = np.concatenate([[0.0], _ends(law.shape)])
-        hazards, middles = law.hazards(ends), (ends[1:] + ends[:-1]) / 2
-        bins = len(coarse.at_risk)
-        at_risk = np.interp(middles, (np.arange(bins) + 0.5) / bins, coarse.at_risk)
-        events = at_risk * hazards
-        events = events * (coarse.total / float(events.sum()))
-        slope = law.slopes(ends)
-        if noise:
-            early = int(np.searchsorted(np.cumsum(events), EARLY * coarse.total))
-            slope = np.maximum(slope, slope[min(early, len(slope) - 1)])
-        middle = float(events @ slope) / coarse.total
-        unit = STEEP / float(np.abs(slope - middle).max())
-        cells, width = len(hazards), len(weights)
-        baseline = replace(
-            coarse,
-            hazards=hazards,
-            doubt=np.zeros(cells),
-            means=np.zeros((cells, width)),
-            unsure=np.zeros(cells),
-            events=events,
-            at_risk=at_risk,
-            tilt=(unit * (slope - middle)).clip(-STEEP, STEEP),
+    def _looked(self, answer: Answer) -> Marginals:
+        sources, schema = self._design().sources, answer.schema
+        many = len(sources)
+        of = replace(answer, sums=answer.sums[:many], noise=answer.noise[:many])
+        found = Marginals.of(of, sources, self.cap)
+        blocks = blocks_of(self._times(schema), schema)
+        times = TimesSeen.of(blocks, answer.sums[many:], answer.noise[many][0], schema)
+        cap = self.cap == "auto" if isinstance(self.cap, str) else dict(self.cap).get(self.time, False)
+        time = times.marginal(schema, self.time, cap)
+        return Looked(
+            found.schema,
+            {**found.numbers, self.time: time},
+            found.shares,
+            found.doubts,
+            found.counts,
+            times,
         )
-        return _Shaped(baseline, level, weights, None, law, unit, middle, coarse)
 
-    def _moved(
-        self, place: Place, steps: list[HazardStep], block: Martingale, answer: Answer, schema: Schema
-    ) -> Place:
-        """Return where to ask next: likely weights, and the law that goes with them."""
-        assert isinstance(place, _Shaped)
-        last, baseline = steps[-1], place.baseline
-        mean = self._likely(steps, baseline, schema).mean
-        change = mean - np.array([place.level, *place.weights])
-        curved = float(change[1:] @ baseline.spread @ change[1:]) / 2
-        drawn = len(steps) < self.steps  # but for the last one, which is the estimate
-        before = (SHAPED / place.unit) ** 2 if drawn else math.inf
-        longer = place.unit * last.tilted(change, before, LONGER / place.unit)
-        log = place.law.log + float(change[0]) - curved - longer * place.middle
-        shape = min(max(place.law.shape * math.exp(longer), _NARROWEST), _WIDEST)
-        law = Law(min(max(log, -50.0), 50.0), shape)
-        assert place.coarse is not None
-        white = place.coarse.whitened(last.curvature, last.curvature_noise)
-        return self._place(white, law, float(mean[0]), mean[1:], answer.noise[0][1])
+    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+        return moved(parts, neighbours)
 
-    def _told(self, asked: Asked, schema: Schema) -> AnalysisResult:
-        told, note = self._said(asked, schema)
-        place = asked.place
-        assert isinstance(place, _Shaped)
-        column = schema.number(self.time)
-        shape: tuple[Estimate, ...] = ()
-        if self._weibull:
-            last = asked.steps[-1]
-            sampling, noise = (
-                place.law.shape * place.unit * math.sqrt(each)
-                for each in (last.shape, tilt_noise(last, told.likely))
+    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Times:
+        """Return when rows leave and enter, and by what."""
+        return self._times(schema)
+
+    def _block(self, point: Point, design: Design, family: Times, marginals: Marginals | None) -> LawScores:
+        block = LawScores(
+            design,
+            family,
+            tuple(map(float, point.weights)),
+            tuple(tuple(map(float, row)) for row in point.turn),
+            float(point.bound),
+            float(point.curve),
+            self._shaped,
+            point.edges,
+        )
+        if marginals is None or not any(marginals.numbers[self.time].capped):
+            return block
+        of, column = marginals.numbers[self.time], marginals.schema.number(self.time)
+        low, high = ((end - column.low) / (column.high - column.low) for end in (of.low, of.high))
+        return replace(block, least=max(low, LEAST), most=min(max(high, LEAST), 1.0))
+
+    def _asked(self, block: Scored, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
+        assert isinstance(block, LawScores)
+        return choice_query(block, parts, neighbours)
+
+    def _begin(
+        self, marginals: Marginals | None, schema: Schema, noise: float, count: float
+    ) -> tuple[Point, Design, Times]:
+        """Return the law without features, in coordinates that whiten what it expects."""
+        cut = () if marginals is None else marginals.cut(self._design().sources)
+        design, times = self._design(cut), self._times(schema)
+        if marginals is None:
+            count, blocks = _TYPICAL, blocks_of(times, schema)
+            seen = TimesSeen.of(
+                blocks, tuple(block.typical(schema, int(count)) for block in blocks), 0.0, schema
             )
-            shape = (Estimate("shape", place.law.shape, sampling, noise, (0.0, math.inf)),)
+            x = typical.rows(design, schema, 1024)
+            middle = x.mean(axis=0)
+            white = np.diag(1 / np.maximum(x.std(axis=0), 1e-3))
+        else:
+            assert isinstance(marginals, Looked)
+            seen = marginals.times
+            middle, white = marginals.centred(design, schema)
+        begun = seen.begun(count, shaped=self._shaped)
+        width = len(middle)
+        weights = np.zeros(1 + width + self._shaped)
+        turn = np.eye(len(weights))
+        weights[0] = begun.level
+        turn[1 : 1 + width, 1 : 1 + width] = white
+        turn[1 : 1 + width, 0] = -white @ middle
+        if self._shaped:
+            weights[-1] = begun.shape
+            spread = math.sqrt(begun.spread)
+            turn[-1, -1], turn[-1, 0] = 1 / spread, -(begun.mean + 1 / begun.shape) / spread
+        share = min(max(begun.events / max(count, 1.0), 1e-4), 1.0)
+        point = Point.first(
+            weights, turn, math.sqrt(share), share, uneven=_UNEVEN, noise=noise, count=count
+        )
+        return point, design, times
+
+    def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
+        """Return lengths with those of made-up rows that follow the law at the present weights."""
+        assert isinstance(block, LawScores)
+        assert isinstance(marginals, Looked)
+        x = marginals.rows(block.design, marginals.schema)
+        followed = marginals.times.made_up(len(x), block.weights[0] + x @ np.array(block.slopes), block.shape)
+        found = np.linalg.norm(block.at(np.ascontiguousarray(x.T), followed, 1.0)[0], axis=1)
+        events = marginals.times.begun(count, shaped=False).events
+        had = followed.event > 0
+        each = np.where(
+            had, events / max(int(had.sum()), 1), max(count - events, 0.0) / max(int((~had).sum()), 1)
+        )
+        places = np.searchsorted(lengths.edges, found, side="right")
+        return replace(lengths, expected=np.bincount(places, each, len(lengths.edges) + 1))
+
+    def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
+        """Return weights whose shape is not far from the step's: the most likely ones, as the step has it."""
+        if not self._shaped:
+            return weights
+        before = float(step.point.weights[-1])
+        low, high = max(_NEARER * before, 2 * LEAST_SHAPE), min(_FURTHER * before, MOST_SHAPE / 2)
+        wanted = min(max(float(weights[-1]), low), high)
+        if wanted == weights[-1]:
+            return weights
+        back = np.linalg.inv(step.point.turn)
+        moves = np.linalg.inv(back @ step.likely @ back.T)[:, -1]
+        found = np.asarray(weights + moves * ((wanted - weights[-1]) / moves[-1]))
+        found[-1] = wanted
+        return found
+
+    def _moved(self, schema: Schema) -> float:
+        return MOST_MOVED
+
+    def _possible(self, design: Design, schema: Schema) -> Floats:
+        shape = [_STEEPEST] if self._shaped else []
+        return np.array([_LEVEL, *largest(Units(design, schema), MOST_MOVED), *shape])
+
+    def _assumed(self, schema: Schema) -> str:
+        shape = f", and of a shape of at most {_STEEPEST:.0f}" if self._shaped else ""
+        return super()._assumed(schema) + shape
+
+    def _named(self, units: Units) -> Named:
+        many = 1 + len(units.names)
+        to = np.eye(many + self._shaped)
+        to[:many, :many] = units.matrix
+        labels, owners = ("level", *units.names), ("", *units.owners)
+        slopes = tuple((1 + i, name) for i, name in enumerate(units.names))
+        if self._shaped:
+            labels, owners, slopes = (*labels, "shape"), (*owners, ""), (*slopes, (many, "shape"))
+        return Named(to, labels, owners, slopes)
+
+    def _by_x(self, weights: Floats, units: Units) -> Floats:
+        return weights
+
+    @property
+    def _kept(self) -> slice:
+        """The slopes: what tests are of, and what plans are about."""
+        return slice(1, -1 if self._shaped else None)
+
+    def _result(
+        self,
+        steps: list[ScoreStep],
+        marginals: Marginals | None,
+        design: Design,
+        family: Times,
+        schema: Schema,
+    ) -> AnalysisResult:
+        """Return the model of what these steps say."""
+        fitted = self._fitted(steps, marginals, design, schema)
+        slopes, shape = fitted.estimates[self._kept], ()
+        if self._shaped:
+            last = fitted.estimates[-1]
+            shape = (Estimate("shape", last.value, last.sampling, last.privacy, (0.0, math.inf)),)
+        width = len(fitted.units.names)
+        centre, events = np.zeros(width), steps[-1].count * steps[-1].point.bend
+        if isinstance(marginals, Looked):
+            centre = marginals.centred(fitted.units.design, schema)[0]
+            events = marginals.times.begun(steps[-1].count, shaped=False).events
+        level, weights = float(fitted.weights[0]), fitted.weights[1 : 1 + width]
+        column = schema.number(self.time)
         model = SurvivalRegressionModel(
             self.time,
             self.event,
             schema.category(self.event).values[1],
             self.distribution,
-            told.units.design,
+            fitted.units.design,
             schema,
-            told.estimates,
+            slopes,
             shape,
-            tuple(map(float, told.likely.mean[1:])),
-            tuple(map(float, place.baseline.centre)),
-            place.law,
+            tuple(map(float, weights)),
+            tuple(map(float, centre)),
+            Law(level + float(weights @ centre), float(fitted.weights[-1]) if self._shaped else 1.0),
             (column.low, column.high),
-            told.joint,
-            len(asked.steps),
-            place.baseline.total,
-            note,
+            fitted.joint,
+            len(steps),
+            events,
+            steps[-1].count,
+            fitted.limited,
+            self._note(fitted),
         )
-        return AnalysisResult((*told.estimates, *shape), model)
+        return AnalysisResult((*slopes, *shape), model)
+
+    def _steepest(self, schema: Schema) -> dict[str, float]:
+        return typical.steepest(schema, self.event, self.features)
+
+    def smaller(self, schema: Schema) -> Iterator[Analysis]:
+        """Yield regressions on fewer features, then on one alone."""
+        for many in range(len(self.features) - 1, 0, -1):
+            yield self.changed(features=self.features[:many])
 
     def keys(self) -> dict[str, Any]:
         return {**super().keys(), "features": list(self.features)}
@@ -256,39 +370,5 @@ class SurvivalRegression(ByHazards):
         entry = f", at risk from {self.entry}" if self.entry else ""
         return (
             f"{self.distribution} regression of {self.event} by {self.time} on {joined(self.features)}"
-            f"{entry}, in {count(self.steps + 1, 'step')}"
+            f"{entry}, in {counted(self.steps + 1, 'step')}"
         )
-
-
-def _ends(shape: float) -> Floats:
-    """Return the ends of cells, in parts of the whole time: as many as always, for each doubling the same."""
-    doublings = min(max(_SMALL / shape, 3.0), 20.0)
-    late = min(_LATE, doublings * 2 / 3)
-    early = 2.0 ** (-doublings + (doublings - late) * np.arange(_ROUGH) / _ROUGH)
-    return np.concatenate([early, 2.0 ** (-late + late * np.arange(_FINE + 1) / _FINE)])
-
-
-def _fitted(coarse: Baseline, edges: Floats, *, fixed: bool) -> Law:
-    """Return the law that expects as many events in all, and whose shape fits them by bin.
-
-    The logarithm of the shape is drawn to 0 as a normal variable with SD `SHAPED` is.
-    """
-    total = coarse.total
-
-    def level(shape: float) -> Law:
-        law = Law(0.0, shape)
-        return Law(math.log(total / float(coarse.at_risk @ law.hazards(edges))), shape)
-
-    if fixed:
-        return level(1.0)
-    log = 0.0
-    for _ in range(_ROUNDS):
-        law = level(math.exp(log))
-        slope = law.slopes(edges)
-        expected = coarse.at_risk * law.hazards(edges)
-        away = slope - float(expected @ slope) / total
-        doubt = 1 + float((coarse.doubt * coarse.events).mean())  # noise, in the variance of a count
-        score = float((coarse.events - expected) @ away) / doubt - log / SHAPED**2
-        change = score / (float(expected @ away**2) / doubt + SHAPED**-2.0)
-        log = min(max(log + min(max(change, -0.5), 0.5), math.log(_NARROWEST)), math.log(_WIDEST))
-    return level(math.exp(log))

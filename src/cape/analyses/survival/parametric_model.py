@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
+from cape.analyses.regression.limited import Limited
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
@@ -34,17 +34,6 @@ class Law:
     log: float
     shape: float
 
-    def hazards(self, edges: Floats) -> Floats:
-        """Return the events that such a row expects between edges, which begin with 0."""
-        return np.asarray(math.exp(self.log) * np.diff(edges**self.shape))
-
-    def slopes(self, edges: Floats) -> Floats:
-        """Return what the logarithms of these change by as the logarithm of the shape does."""
-        power = edges**self.shape
-        return np.asarray(
-            self.shape * np.diff(power * np.log(np.where(edges > 0, edges, 1.0))) / np.diff(power)
-        )
-
 
 @dataclass(frozen=True, repr=False)
 class SurvivalRegressionModel(Tested, Shown):
@@ -54,12 +43,14 @@ class SurvivalRegressionModel(Tested, Shown):
         estimates: log-hazards per unit of each feature.
         shape: the shape of Weibull's law; empty for an exponential one.
         weights: log-hazards for x - centre, with x as sites make it.
-        centre: the mean of x over rows with an event.
+        centre: about the mean of x.
         law: of a row at the centre.
         span: from when and until when times were counted.
         joint: the estimates together, with the covariances of their errors.
         rounds: the steps that were made, after the first question.
         events: how many there are, as released.
+        count: how many complete rows there are.
+        limited: what was capped and shortened.
     """
 
     time: str
@@ -77,6 +68,8 @@ class SurvivalRegressionModel(Tested, Shown):
     joint: Joint
     rounds: int
     events: float
+    count: float
+    limited: Limited
     note: str
 
     def describe(self) -> str:
@@ -142,7 +135,10 @@ class SurvivalRegressionModel(Tested, Shown):
 
     def notes(self) -> Sequence[str]:
         """Return what errors are, and the shape."""
-        notes = [CAUTION, "Standard errors are robust, and count the noise."]
+        notes = [
+            *self.limited.notes(self.schema, self.count),
+            "Standard errors are robust, and count the noise.",
+        ]
         for each in self.shape:
             low, high = each.interval()
             notes.append(f"Shape of Weibull's law: {number(each.value)} ({number(low)} to {number(high)}).")
@@ -155,7 +151,6 @@ class SurvivalRegressionModel(Tested, Shown):
         centre = units.back(np.array([self.centre]))[0].tolist()
         return plain(
             {
-                "caution": CAUTION,
                 "time": self.time,
                 "event": self.event,
                 "had": self.had,
@@ -174,5 +169,7 @@ class SurvivalRegressionModel(Tested, Shown):
                 "predictions": {"coefficients": self.coefficients},
                 "steps": self.rounds,
                 "events": self.events,
+                "rows": self.count,
+                "limited": self.limited.to_dict(),
             }
         )
