@@ -274,6 +274,8 @@ def measured(asked: tuple[str, Analysis], releases: int = RELEASES) -> list[Plan
     )
     numbers = []
     for label, by in told.noise.items():
+        if label in told.answers.hidden:  # of which it says that there will be no answer
+            continue
         square = np.square(errors.get(label, [math.nan]))
         if by["pooled"] == 0 or not np.isfinite(square).any() or not square.any():  # public
             continue

@@ -118,8 +118,7 @@ class Scores(VectorBlock):
         return score_arrays(width, self.lengths, self.deviance)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        """The sums of typical rows whose target does not depend on their features, with usual offsets and
-        weights."""
+        """The sums of typical rows whose target follows their features, with usual offsets and weights."""
         x = typical.rows(self.design, schema, _TYPICAL)
         u, shift, share = x @ np.array(self.turn).T, 0.0, 1.0
         if self.offset:
@@ -130,22 +129,24 @@ class Scores(VectorBlock):
         eta = x @ np.array(self.weights) + shift
         above = np.triu_indices(u.shape[1], 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
-        for y, chance in self._targets(schema):
+        likely = self._targets(schema)
+        chances = typical.targets(self.design, schema, len(x), [share for _, share in likely]) / len(x)
+        for (y, _), chance in zip(likely, chances.T, strict=True):
             target = self.capped(np.full(len(x), y))
             g, h, lengths, deviance = self.at(eta, target, u.T, np.full(len(x), share))
             squares = (u * u).sum(axis=1)
             g = g * np.minimum(1.0, self.bound / np.maximum(lengths, _SMALLEST))
             h = h * np.minimum(1.0, self.curve / np.maximum(h * squares, _SMALLEST))
-            sums[0] += chance
-            sums[1] += chance * (g @ u) / len(u) / self.bound
+            sums[0] += chance.sum()
+            sums[1] += (chance * g) @ u / self.bound
             for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
-                total = chance * (u * each[:, None]).T @ u / len(u) / unit
+                total = (u * (chance * each)[:, None]).T @ u / unit
                 sums[place] += np.diagonal(total)
                 sums[place + 1] += total[above]
             if self.lengths:
-                sums[6] += chance * counted(self.lengths, lengths) / len(u)
+                sums[6] += np.bincount(binned(self.lengths, lengths), chance, minlength=len(self.lengths) + 1)
             if self.deviance:
-                sums[-1] += chance * float(deviance.mean())
+                sums[-1] += float(chance @ deviance)
         return tuple(rows * each for each in sums)
 
     def _targets(self, schema: Schema) -> list[tuple[float, float]]:
@@ -308,10 +309,14 @@ def check_clips(bound: float, curve: float, deviance: float, edges: tuple[float,
     check_entries("lengths", edges, _LARGEST)
 
 
+def binned(edges: tuple[float, ...], lengths: Floats) -> Integers:
+    """Return the bin of each length between these edges."""
+    return np.searchsorted(np.array(edges), lengths, side="right")
+
+
 def counted(edges: tuple[float, ...], lengths: Floats) -> Integers:
     """Return how many lengths fall into each bin between these edges."""
-    places = np.searchsorted(np.array(edges), lengths, side="right")
-    return np.bincount(places, minlength=len(edges) + 1).astype(np.int64)
+    return np.bincount(binned(edges, lengths), minlength=len(edges) + 1).astype(np.int64)
 
 
 def check_bounds(schema: Schema, name: str) -> None:

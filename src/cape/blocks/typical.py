@@ -7,7 +7,8 @@ choose leave room on both sides, and rows spread evenly over them would make eve
 variance too optimistic. A category has the shares that people expect, else all values are equally common.
 
 Columns are independent of each other, but features of a regression explain half of the variance of a
-target of which nothing is stated, each the same share of it.
+target of which nothing is stated, each the same share of it, and a fifth of one of which something is. A
+fifth is also what steps of clipped scores find.
 
 `plausible` says for what other rows a plan should hold: where nothing is stated, columns as they occur in
 studies; where mean and SD are, cells that lie otherwise around them; and, for analyses of several columns
@@ -45,11 +46,13 @@ __all__ = [
     "power",
     "rows",
     "steepest",
+    "targets",
     "together",
     "vectors",
 ]
 
 _EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
+FOLLOWED = 0.2  # the part of a target's variance that features explain, where something is stated of it
 _SD = 1 / 6  # of the bounds' width, where nothing is stated
 _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _CROWD = 0.97  # of the most cells that can lie at a bound
@@ -311,15 +314,21 @@ def entries(design: Design, schema: Schema, most: int = 2) -> tuple[Entries, flo
 def _sampled(design: Design, schema: Schema, most: int = 2) -> Sampled:
     """Return the entries of a design with interactions or splines: a mean over typical rows."""
     basis, x = design.basis(schema), _in_t(design, schema, _SAMPLED)
-    loadings = [0.0] * len(basis.labels)
-    for part in basis.parts:
-        if part.plain is not None and isinstance(part.plain[1], Number):
-            loadings[part.places[0]] = Shape(schema.number(part.plain[0])).expected.loading
-    owners = list(basis.owners)
+    owners, loadings = list(basis.owners), _loadings(design, schema).tolist()
     if design.intercept:
         x = np.column_stack([np.full(len(x), design.intercept * design.length(schema)), x])
         owners, loadings = [-1, *owners], [0.0, *loadings]
     return Sampled(x, owners, loadings, most)
+
+
+def _loadings(design: Design, schema: Schema) -> Floats:
+    """Return how much of each entry is what columns have in common."""
+    basis = design.basis(schema)
+    found = np.zeros(len(basis.labels))
+    for part in basis.parts:
+        if part.plain is not None and isinstance(part.plain[1], Number):
+            found[part.places[0]] = Shape(schema.number(part.plain[0])).expected.loading
+    return found
 
 
 def vectors(design: Design, schema: Schema) -> tuple[Floats, Floats]:
@@ -339,6 +348,26 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
     if design.intercept:
         x = np.column_stack([np.full(many, design.intercept), x]) / math.hypot(1.0, design.intercept)
     return np.asarray(x)
+
+
+def targets(design: Design, schema: Schema, many: int, shares: Sequence[float]) -> Floats:
+    """Return, for so many typical rows, the chance of each target: (rows, targets).
+
+    `shares` are those of all rows, in the order of the targets. A target follows its features as far as
+    `FOLLOWED` says: by the ranks of two normal variables, one of them what standardised features add up to.
+    """
+    x = _in_t(design, schema, many)
+    deviations = x.std(axis=0)
+    varied = deviations > 1e-9
+    signs = np.where(_loadings(design, schema) < 0, -1.0, 1.0)  # or those that go together would cancel out
+    moved = ((x - x.mean(axis=0))[:, varied] / deviations[varied]) @ signs[varied]
+    if not varied.any():
+        return np.tile(np.asarray(shares, np.float64), (many, 1))
+    ranks = np.empty(many)
+    ranks[np.argsort(moved, kind="stable")] = (np.arange(many) + 0.5) / many
+    ends = ndtri(np.clip(np.concatenate([[0.0], np.cumsum(shares)[:-1], [1.0]]), 0.0, 1.0))
+    below = ndtr((ends - math.sqrt(FOLLOWED) * ndtri(ranks)[:, None]) / math.sqrt(1 - FOLLOWED))
+    return np.asarray(np.diff(below, axis=1))
 
 
 def _in_t(design: Design, schema: Schema, many: int) -> Floats:
@@ -389,14 +418,16 @@ def _ranks(many: int, place: int) -> Floats:
 def correlated(design: Design, schema: Schema, found: Entries) -> Floats:
     """Return the covariance of each entry of a design's vectors with its target."""
     target = None if design.target is None else schema[design.target]
-    if target is not None and target.expected is None:
+    loaded = isinstance(target, Number) and Shape(target).expected.loading
+    if target is not None and not loaded:
+        explained = _EXPLAINED if target.expected is None else FOLLOWED
         spread = power(target, 2) - power(target, 1) ** 2
         deviations = np.sqrt(np.diag(found.covariance))
         varied = max(1, int(np.count_nonzero(deviations)))
         signs = np.where(found.loadings < 0, -1.0, 1.0)  # or features that go together would explain it all
         if not design.plain:
-            return math.sqrt(spread * _EXPLAINED) * _with_main_effects(design, schema)
-        return np.asarray(signs * deviations * math.sqrt(spread * _EXPLAINED / varied))
+            return math.sqrt(spread * explained) * _with_main_effects(design, schema)
+        return np.asarray(signs * deviations * math.sqrt(spread * explained / varied))
     if not isinstance(target, Number):
         return np.zeros(len(found.mean))
     columns = [*(schema[name] for name in design.sources), target]
