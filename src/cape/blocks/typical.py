@@ -7,8 +7,8 @@ choose leave room on both sides, and rows spread evenly over them would make eve
 variance too optimistic. A category has the shares that people expect, else all values are equally common.
 
 Columns are independent of each other, but features of a regression explain half of the variance of a
-target of which nothing is stated, each the same share of it, and a fifth of one of which something is. A
-fifth is also what steps of clipped scores find.
+target of which nothing is stated, each the same share of it. Steps of clipped scores find that they explain a
+quarter (`targets`).
 
 `plausible` says for what other rows a plan should hold: where nothing is stated, columns as they occur in
 studies; where mean and SD are, cells that lie otherwise around them; and, for analyses of several columns
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 _EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
-FOLLOWED = 0.2  # the part of a target's variance that features explain, where something is stated of it
+FOLLOWED = 0.25  # the part of a target's variance that features explain, where steps look for it
 _SD = 1 / 6  # of the bounds' width, where nothing is stated
 _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _CROWD = 0.97  # of the most cells that can lie at a bound
@@ -418,16 +418,14 @@ def _ranks(many: int, place: int) -> Floats:
 def correlated(design: Design, schema: Schema, found: Entries) -> Floats:
     """Return the covariance of each entry of a design's vectors with its target."""
     target = None if design.target is None else schema[design.target]
-    loaded = isinstance(target, Number) and Shape(target).expected.loading
-    if target is not None and not loaded:
-        explained = _EXPLAINED if target.expected is None else FOLLOWED
+    if target is not None and target.expected is None:
         spread = power(target, 2) - power(target, 1) ** 2
         deviations = np.sqrt(np.diag(found.covariance))
         varied = max(1, int(np.count_nonzero(deviations)))
         signs = np.where(found.loadings < 0, -1.0, 1.0)  # or features that go together would explain it all
         if not design.plain:
-            return math.sqrt(spread * explained) * _with_main_effects(design, schema)
-        return np.asarray(signs * deviations * math.sqrt(spread * explained / varied))
+            return math.sqrt(spread * _EXPLAINED) * _with_main_effects(design, schema)
+        return np.asarray(signs * deviations * math.sqrt(spread * _EXPLAINED / varied))
     if not isinstance(target, Number):
         return np.zeros(len(found.mean))
     columns = [*(schema[name] for name in design.sources), target]

@@ -19,6 +19,7 @@ from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
+from cape.engine.steady import steady
 from cape.noise import Kind
 from cape.noise.parts import KINDS
 from cape.privacy import Budget
@@ -26,7 +27,7 @@ from cape.show import Shown, Table
 from cape.show.numbers import count, number
 from cape.stats.law import GAUSSIAN, Law
 
-__all__ = ["BESIDE", "Plan", "make_plan", "noise_ratio"]
+__all__ = ["BESIDE", "Plan", "expected_noise", "make_plan", "noise_ratio"]
 
 Times = Callable[[Setting, Mapping[str, int]], float]
 
@@ -218,9 +219,10 @@ def make_plan(
     noise: dict[str, dict[str, float]] = {}
     for name in names:
         kind = scheme if name == scheme.name else make_scheme(name, setting.noise)
-        for label, value in _expected(analysis, query, setting, kind, share, given).items():
+        for label, value in expected_noise(analysis, query, setting, kind, share, given).items():
             noise.setdefault(label, {})[name] = value
-    now = {label: by[scheme.name] for label, by in noise.items() if 0 < by[scheme.name] < math.inf}
+    as_is = _expected(analysis, query, setting, scheme, share, given)
+    now = {label: value for label, value in as_is.items() if 0 < value < math.inf}
 
     def times(setting: Setting, sizes: Mapping[str, int], lost: int = 0) -> float:
         """Return how many times as noisy the median number would be."""
@@ -331,6 +333,18 @@ def _outlook(
     return tuple(analysis.outlook(setting.schema, noise, scheme.rows(sizes), setting.neighbours))
 
 
+def expected_noise(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+) -> dict[str, float]:
+    """Return the noise in each label that a scheme would leave, without the jumps of single plans."""
+    return _expected(analysis, query, setting, scheme, share, sizes, smooth=True)
+
+
 def _expected(
     analysis: Analysis,
     query: Query,
@@ -339,18 +353,23 @@ def _expected(
     share: float,
     sizes: Mapping[str, int],
     lost: int = 0,
+    *,
+    smooth: bool = False,
 ) -> dict[str, float]:
     """Return the noise in each label that a scheme would leave; sites may be lost, over the same rows."""
+    schema, neighbours = setting.schema, setting.neighbours
     if not query.blocks:
-        return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
+        return analysis.expected(schema, [], scheme.rows(sizes), neighbours)
     by_block = _noise(analysis, query, setting, scheme, share, lost)
     rows, everyone = scheme.rows(sizes), sum(sizes.values())
-    expected = analysis.expected(setting.schema, by_block, rows, setting.neighbours)
+    expected = analysis.expected(schema, by_block, rows, neighbours)
+    if smooth and len(analysis.stages()) > 1:
+        expected = steady(lambda n, many: analysis.expected(schema, n, many, neighbours), by_block, rows)
     if rows == everyone:
         return expected
     # A total over fewer rows (the scheme `local`) has to be scaled up to all rows. It is a total if more
     # rows leave its noise as it is; the noise of a mean would halve.
-    twice = analysis.expected(setting.schema, by_block, 2 * rows, setting.neighbours)
+    twice = analysis.expected(schema, by_block, 2 * rows, neighbours)
     return {
         label: value * (everyone / rows if twice[label] > 0.75 * value else 1.0)
         for label, value in expected.items()

@@ -174,8 +174,8 @@ class PolynomialLoss(Analysis):
     ) -> dict[str, float]:
         """Return the noise of each weight, and how far a ridge moves it where there is one.
 
-        A release counts the furthest that a ridge could move a weight, because it does not know the true ones;
-        those of typical rows are known.
+        A release counts the furthest that a ridge could move a weight, because it does not know the true
+        ones; those of typical rows are known.
         """
         answer = self.typical(schema, noise, rows, neighbours)
         objective, count = objective_of(answer, self.design, self._terms)
