@@ -61,7 +61,7 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roo
 _SAMPLED = 4096  # rows that stand for all, where entries are interactions or splines
 _RANKS = 2048  # at which quantiles are kept: the last one is that of 0.02% of rows
 _MODERATE = (0.3, 0.5)  # correlations: medium and large by Cohen's words
-_RARE = 0.1  # the share of all values but the first, where categories are rare
+_RARE = 0.1  # the share of all values but the first, or of the first, where categories are rare
 
 SUPPOSED = (
     # in words, mean above the lower bound, SD: in widths
@@ -488,6 +488,7 @@ def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:
     if any(schema[name].expected is None for name in columns):
         for _, mean, sd in SUPPOSED:
             found.append(schema.changed({name: _supposed(schema[name], mean, sd) for name in columns}))
+        found.append(schema.changed({name: _rare_first(schema[name]) for name in columns}))
     return found
 
 
@@ -507,6 +508,14 @@ def together(schema: Schema, columns: Sequence[str]) -> list[Schema]:
                 changed[name] = replace(column, expected=replace(Shape(column).expected, loading=loading))
             found.append(schema.changed(changed))
     return found
+
+
+def _rare_first(column: Column) -> Column:
+    """Return a category of which nothing is stated with few of its first value."""
+    if column.expected is not None or isinstance(column, Number) or len(column.values) < 2:
+        return column
+    others = len(column.values) - 1
+    return replace(column, expected=(_RARE, *[(1 - _RARE) / others] * others))
 
 
 def _supposed(column: Column, mean: float, sd: float) -> Column:
