@@ -129,24 +129,27 @@ class Scores(VectorBlock):
         eta = x @ np.array(self.weights) + shift
         above = np.triu_indices(u.shape[1], 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
-        likely = self._targets(schema)
-        chances = typical.targets(self.design, schema, len(x), [share for _, share in likely]) / len(x)
-        for (y, _), chance in zip(likely, chances.T, strict=True):
-            target = self.capped(np.full(len(x), y))
-            g, h, lengths, deviance = self.at(eta, target, u.T, np.full(len(x), share))
-            squares = (u * u).sum(axis=1)
-            g = g * np.minimum(1.0, self.bound / np.maximum(lengths, _SMALLEST))
-            h = h * np.minimum(1.0, self.curve / np.maximum(h * squares, _SMALLEST))
-            sums[0] += chance.sum()
-            sums[1] += (chance * g) @ u / self.bound
-            for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
-                total = (u * (chance * each)[:, None]).T @ u / unit
-                sums[place] += np.diagonal(total)
-                sums[place + 1] += total[above]
-            if self.lengths:
-                sums[6] += np.bincount(binned(self.lengths, lengths), chance, minlength=len(self.lengths) + 1)
-            if self.deviance:
-                sums[-1] += float(chance @ deviance)
+        y, shares = np.array(self._targets(schema)).T
+        chance = typical.targets(self.design, schema, len(x), shares) / len(x)
+        many = np.broadcast_to(eta[:, None], chance.shape).ravel()
+        target = self.capped(np.broadcast_to(y, chance.shape).ravel())
+        g, h = (share * each.reshape(chance.shape) for each in self.family.at(many, target))
+        length = np.linalg.norm(u, axis=1)[:, None]
+        lengths = np.abs(g) * length
+        g = g * np.minimum(1.0, self.bound / np.maximum(lengths, _SMALLEST))
+        h = h * np.minimum(1.0, self.curve / np.maximum(h * length**2, _SMALLEST))
+        sums[0] += chance.sum()
+        sums[1] += (chance * g).sum(axis=1) @ u / self.bound
+        for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
+            total = (u * (chance * each).sum(axis=1)[:, None]).T @ u / unit
+            sums[place] += np.diagonal(total)
+            sums[place + 1] += total[above]
+        if self.lengths:
+            bins = binned(self.lengths, lengths.ravel())
+            sums[6] += np.bincount(bins, chance.ravel(), minlength=len(self.lengths) + 1)
+        if self.deviance:
+            found = np.fmin(self.family.deviance(many, target) / self.deviance, 1.0)
+            sums[-1] += float(share * (chance.ravel() @ found))
         return tuple(rows * each for each in sums)
 
     def _targets(self, schema: Schema) -> list[tuple[float, float]]:

@@ -34,7 +34,7 @@ from cape.blocks.design import Design
 from cape.blocks.terms import quoted
 from cape.core.arrays import Floats, Integers
 from cape.data.expected import Expected, Form
-from cape.data.schema import Column, Number, Schema
+from cape.data.schema import Category, Column, Number, Schema
 
 __all__ = [
     "SUPPOSED",
@@ -488,7 +488,10 @@ def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:
     if any(schema[name].expected is None for name in columns):
         for _, mean, sd in SUPPOSED:
             found.append(schema.changed({name: _supposed(schema[name], mean, sd) for name in columns}))
-        found.append(schema.changed({name: _rare_first(schema[name]) for name in columns}))
+        rare = {name: _rare_first(column) for name in columns if isinstance(column := schema[name], Category)}
+        if rare:
+            numbers = {name: _supposed(schema[name], 0.5, _SD) for name in columns if name not in rare}
+            found.append(schema.changed({**numbers, **rare}))
     return found
 
 
@@ -510,9 +513,9 @@ def together(schema: Schema, columns: Sequence[str]) -> list[Schema]:
     return found
 
 
-def _rare_first(column: Column) -> Column:
+def _rare_first(column: Category) -> Category:
     """Return a category of which nothing is stated with few of its first value."""
-    if column.expected is not None or isinstance(column, Number) or len(column.values) < 2:
+    if column.expected is not None or len(column.values) < 2:
         return column
     others = len(column.values) - 1
     return replace(column, expected=(_RARE, *[(1 - _RARE) / others] * others))

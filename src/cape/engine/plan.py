@@ -14,12 +14,13 @@ from typing import Any
 
 from cape.core.errors import InvalidInput
 from cape.data import Schema
+from cape.engine.bounds_price import BoundsPrice, price_of_bounds
 from cape.engine.outlook import LEGEND, Answers, Limits, Shapes, answers, shapes
 from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
-from cape.engine.steady import steady
+from cape.engine.steady import Grid, steady
 from cape.noise import Kind
 from cape.noise.parts import KINDS
 from cape.privacy import Budget
@@ -54,6 +55,7 @@ class Plan(Shown):
         other: label -> the noise of the scheme with the other kind of noise, Laplace for Gaussian; empty
             where that cannot be had.
         size: how many numbers its decisive stage releases, counts of cells outside bounds among them.
+        bounds: what wide bounds cost, and what tighter ones would.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
             with nobody lost, over the same rows; for 1, 2, 3 and the most that a release is made to survive.
     """
@@ -73,6 +75,7 @@ class Plan(Shown):
     answers: Answers
     lost: dict[int, float]
     outlook: tuple[Table, ...] = ()
+    bounds: tuple[BoundsPrice, ...] = ()
     law: Law = GAUSSIAN
     other: dict[str, float] = field(default_factory=dict)
 
@@ -109,6 +112,7 @@ class Plan(Shown):
             "an_answer_needs": list(self.answers.instead),
             "noise_kind": "gaussian" if self.law.gaussian else "laplace",
             "other_noise": self.other,
+            "bounds": [price.to_dict() for price in self.bounds],
             "lost": {str(sites): times for sites, times in self.lost.items()},
             "outlook": [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.outlook],
         }
@@ -170,6 +174,7 @@ class Plan(Shown):
         if self.ratio is not None:
             kind = "Laplace" if self.law.gaussian else "Gaussian"
             told.append(f"With {kind} noise it would be {self.ratio:.3g} times as large.")
+        told += [price.sentence(self.schema.label(price.column)) for price in self.bounds]
         told += self.shapes.sentences(self.schema)
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
@@ -217,9 +222,10 @@ def make_plan(
     query = analysis.query(setting.schema, setting.neighbours)
     names = dict.fromkeys([scheme.name, *BESIDE])
     noise: dict[str, dict[str, float]] = {}
+    known: Grid = {}
     for name in names:
         kind = scheme if name == scheme.name else make_scheme(name, setting.noise)
-        for label, value in expected_noise(analysis, query, setting, kind, share, given).items():
+        for label, value in expected_noise(analysis, query, setting, kind, share, given, known).items():
             noise.setdefault(label, {})[name] = value
     as_is = _expected(analysis, query, setting, scheme, share, given)
     now = {label: value for label, value in as_is.items() if 0 < value < math.inf}
@@ -262,6 +268,7 @@ def make_plan(
         answers(analysis, setting, share, float(left), scheme.rows(given), found, forecast),
         {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
         _outlook(analysis, query, setting, scheme, share, given),
+        _prices(analysis, query, setting, scheme, share, given, as_is),
         _law(setting, scheme) if query.blocks else GAUSSIAN,
         _other(analysis, query, setting, scheme, share, given, now),
     )
@@ -286,6 +293,31 @@ def noise_ratio(
     one, other = found
     times = sorted(other[label] / one[label] for label in other if 0 < one.get(label, 0.0) < math.inf)
     return times[(len(times) - 1) // 2] if times else None
+
+
+def _prices(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+    noise: Mapping[str, float],
+) -> tuple[BoundsPrice, ...]:
+    """Return what wide bounds cost, where the answer has a sampling error."""
+    if not query.blocks or not 0 < max(noise.values(), default=0.0) < math.inf:
+        return ()
+
+    def planned(schema: Schema) -> dict[str, float]:
+        there = replace(setting, schema=schema)
+        return _expected(analysis, analysis.query(schema, setting.neighbours), there, scheme, share, sizes)
+
+    def drawn() -> dict[str, float]:
+        by_block = _noise(analysis, query, setting, scheme, share)
+        return analysis.drawn(setting.schema, by_block, sum(sizes.values()), setting.neighbours)
+
+    columns = tuple(dict.fromkeys(name for block in query.blocks for name in block.reads))
+    return price_of_bounds(setting.schema, columns, noise, drawn, planned)
 
 
 def _law(setting: Setting, scheme: Scheme) -> Law:
@@ -340,9 +372,14 @@ def expected_noise(
     scheme: Scheme,
     share: float,
     sizes: Mapping[str, int],
+    known: Grid | None = None,
 ) -> dict[str, float]:
-    """Return the noise in each label that a scheme would leave, without the jumps of single plans."""
-    return _expected(analysis, query, setting, scheme, share, sizes, smooth=True)
+    """Return the noise in each label that a scheme would leave, without the jumps of single plans.
+
+    `known` is what other schemes have found out for the same analysis and setting.
+    """
+    grid = {} if known is None else known
+    return _expected(analysis, query, setting, scheme, share, sizes, grid=grid)
 
 
 def _expected(
@@ -354,7 +391,7 @@ def _expected(
     sizes: Mapping[str, int],
     lost: int = 0,
     *,
-    smooth: bool = False,
+    grid: Grid | None = None,
 ) -> dict[str, float]:
     """Return the noise in each label that a scheme would leave; sites may be lost, over the same rows."""
     schema, neighbours = setting.schema, setting.neighbours
@@ -363,8 +400,10 @@ def _expected(
     by_block = _noise(analysis, query, setting, scheme, share, lost)
     rows, everyone = scheme.rows(sizes), sum(sizes.values())
     expected = analysis.expected(schema, by_block, rows, neighbours)
-    if smooth and len(analysis.stages()) > 1:
-        expected = steady(lambda n, many: analysis.expected(schema, n, many, neighbours), by_block, rows)
+    if grid is not None and len(analysis.stages()) > 1:
+        expected = steady(
+            lambda n, many: analysis.expected(schema, n, many, neighbours), by_block, rows, grid
+        )
     if rows == everyone:
         return expected
     # A total over fewer rows (the scheme `local`) has to be scaled up to all rows. It is a total if more

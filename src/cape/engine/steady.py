@@ -11,34 +11,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 
 from cape.core.arrays import Floats
 from cape.engine.query import Noise
 
-__all__ = ["steady"]
+__all__ = ["Grid", "steady"]
 
 _STEPS = 2  # of the grid of noise, for a factor of 2
 _LEAST = 1e-300
 
+Grid = dict[tuple[int, int], Floats]
+"""Logarithms of what is planned, by a place on the grid of noise and one on that of rows."""
+
 Planned = Callable[[Noise, int], dict[str, float]]
 
 
-def steady(planned: Planned, noise: Noise, rows: int) -> dict[str, float]:
-    """Return what is planned at this noise and so many rows, from grid points around them."""
+def steady(planned: Planned, noise: Noise, rows: int, known: Grid | None = None) -> dict[str, float]:
+    """Return what is planned at this noise and so many rows, from grid points around them.
+
+    `known` keeps grid points for later calls, whose noise is a multiple of this one.
+    """
     size = max((std for each in noise for std in each), default=0.0)
     here = planned(noise, rows)
     if not 0 < size < math.inf or rows < 1 or not here:
         return here
     labels = list(here)
 
-    @cache
+    grid = {} if known is None else known
+
     def at(i: int, j: int) -> Floats:
-        times = 2.0 ** (i / _STEPS) / size
-        found = planned([[times * std for std in each] for each in noise], 2**j)
-        return np.asarray(np.log(np.maximum([found[label] for label in labels], _LEAST)))
+        if (i, j) not in grid:
+            times = 2.0 ** (i / _STEPS) / size
+            found = planned([[times * std for std in each] for each in noise], 2**j)
+            grid[i, j] = np.log(np.maximum([found[label] for label in labels], _LEAST))
+        return grid[i, j]
 
     def corner(i: int, j: int) -> Floats:
         return np.asarray(np.maximum.reduce([at(i - a, j + b) for a in (0, 1) for b in (0, 1)]))
