@@ -46,10 +46,6 @@ DETERMINED: dict[str, tuple[Analysis, str]] = {
         cape.LinearRegression("days", ["inpatient", "charges"]),
         "noise in xy and x times the intercept, over the variance of x, where features are uncorrelated",
     ),
-    "logistic": (
-        cape.LogisticRegression("readmitted", ["inpatient", "emergency"]),
-        "noise in scores over their curvature; which of them are clipped depends on tails, but little",
-    ),
     "ecdf": (cape.ECDF("charges", bins=16), "counts with fixed noise, divided by rows"),
     "count": (cape.Count(readmitted=1), "counts with fixed noise"),
 }
@@ -59,10 +55,11 @@ OTHERS: dict[str, Analysis] = {
     "quantiles": cape.Quantiles("inpatient", "motion", "charges"),
     "table one": cape.TableOne("motion", "charges", by="readmitted"),  # whose groups are alike
     "linear, correlated features": cape.LinearRegression("days", ["inpatient", "emergency"]),  # by .27
+    "logistic": cape.LogisticRegression("readmitted", ["inpatient", "emergency"]),  # of which little follows
     "pca": cape.PCA("inpatient", "emergency", "charges"),
 }
-"""Analyses whose noise depends on the density of cells, or on correlations, which moments do not tell: within
-the range."""
+"""Analyses whose noise depends on the density of cells, on correlations, or on how far a target follows its
+features, which moments do not tell: within the range."""
 
 
 def stated() -> Schema:

@@ -31,10 +31,10 @@ from cape.blocks.scores import (
     ROUNDED,
     ScoreSums,
     along,
+    binned,
     box_of,
     check_clips,
     check_entries,
-    counted,
     furthest_corner,
     score_arrays,
 )
@@ -124,7 +124,7 @@ class Choices(VectorBlock):
         return score_arrays(size, self.lengths, self.deviance)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        """The sums of typical rows whose target does not depend on their features."""
+        """The sums of typical rows whose target follows their features."""
         x = np.ascontiguousarray(typical.rows(self.design, schema, _TYPICAL).T)
         share = 1.0
         if self.weighted:
@@ -132,7 +132,9 @@ class Choices(VectorBlock):
             share = typical.Shape(column).expected.mean / column.high
         above = np.triu_indices(self.size, 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
-        for code, chance in enumerate(schema.category(str(self.design.target)).shares):
+        shares = schema.category(str(self.design.target)).shares
+        chances = typical.targets(self.design, schema, _TYPICAL, shares) / _TYPICAL
+        for code, chance in enumerate(chances.T):
             found = self.at(x, np.full(_TYPICAL, code), np.full(_TYPICAL, share), 1.0)
             lengths = np.linalg.norm(found.scores, axis=1)
             scores = found.scores * np.minimum(1.0, self.bound / np.maximum(lengths, 1e-300))[:, None]
@@ -140,17 +142,20 @@ class Choices(VectorBlock):
             norms = np.sqrt((gram**2).sum(axis=(1, 2)))
             shorter = np.sqrt(np.minimum(1.0, self.curve / np.maximum(norms, 1e-300)))
             roots = (found.roots * shorter[:, None, None]).reshape(-1, self.size)
-            part = chance / _TYPICAL
-            sums[0] += chance
-            sums[1] += part * scores.sum(axis=0) / self.bound
-            for place, each, unit in ((2, roots, self.curve), (4, scores, self.bound**2)):
-                total = part * each.T @ each / unit
+            sums[0] += chance.sum()
+            sums[1] += chance @ scores / self.bound
+            of_roots = chance.repeat(len(roots) // len(chance))
+            for each, part, place, unit in (
+                (roots, of_roots, 2, self.curve),
+                (scores, chance, 4, self.bound**2),
+            ):
+                total = (each * part[:, None]).T @ each / unit
                 sums[place] += np.diagonal(total)
                 sums[place + 1] += total[above]
             if self.lengths:
-                sums[6] += part * counted(self.lengths, lengths)
+                sums[6] += np.bincount(binned(self.lengths, lengths), chance, minlength=len(self.lengths) + 1)
             if self.deviance:
-                sums[-1] += part * self.shortened(found.deviance).sum()
+                sums[-1] += float(chance @ self.shortened(found.deviance))
         return tuple(rows * each for each in sums)
 
     def shortened(self, deviance: Floats) -> Floats:

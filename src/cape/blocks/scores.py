@@ -119,8 +119,7 @@ class Scores(VectorBlock):
         return score_arrays(width, self.lengths, self.deviance)
 
     def typical(self, schema: Schema, rows: int) -> tuple[Floats, ...]:
-        """The sums of typical rows whose target does not depend on their features, with usual offsets and
-        weights."""
+        """The sums of typical rows whose target follows their features, with usual offsets and weights."""
         x = typical.rows(self.design, schema, _TYPICAL)
         u, shift, share = x @ np.array(self.turn).T, 0.0, 1.0
         if self.offset:
@@ -131,22 +130,27 @@ class Scores(VectorBlock):
         eta = x @ np.array(self.weights) + shift
         above = np.triu_indices(u.shape[1], 1)
         sums = [np.zeros(array.shape) for array in self.arrays(schema)]
-        for y, chance in self._targets(schema):
-            target = self.capped(np.full(len(x), y))
-            g, h, lengths, deviance = self.at(eta, target, u.T, np.full(len(x), share))
-            squares = (u * u).sum(axis=1)
-            g = g * np.minimum(1.0, self.bound / np.maximum(lengths, _SMALLEST))
-            h = h * np.minimum(1.0, self.curve / np.maximum(h * squares, _SMALLEST))
-            sums[0] += chance
-            sums[1] += chance * (g @ u) / len(u) / self.bound
-            for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
-                total = chance * (u * each[:, None]).T @ u / len(u) / unit
-                sums[place] += np.diagonal(total)
-                sums[place + 1] += total[above]
-            if self.lengths:
-                sums[6] += chance * counted(self.lengths, lengths) / len(u)
-            if self.deviance:
-                sums[-1] += chance * float(deviance.mean())
+        y, shares = np.array(self._targets(schema)).T
+        chance = typical.targets(self.design, schema, len(x), shares) / len(x)
+        many = np.broadcast_to(eta[:, None], chance.shape).ravel()
+        target = self.capped(np.broadcast_to(y, chance.shape).ravel())
+        g, h = (share * each.reshape(chance.shape) for each in self.family.at(many, target))
+        length = np.linalg.norm(u, axis=1)[:, None]
+        lengths = np.abs(g) * length
+        g = g * np.minimum(1.0, self.bound / np.maximum(lengths, _SMALLEST))
+        h = h * np.minimum(1.0, self.curve / np.maximum(h * length**2, _SMALLEST))
+        sums[0] += chance.sum()
+        sums[1] += (chance * g).sum(axis=1) @ u / self.bound
+        for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
+            total = (u * (chance * each).sum(axis=1)[:, None]).T @ u / unit
+            sums[place] += np.diagonal(total)
+            sums[place + 1] += total[above]
+        if self.lengths:
+            bins = binned(self.lengths, lengths.ravel())
+            sums[6] += np.bincount(bins, chance.ravel(), minlength=len(self.lengths) + 1)
+        if self.deviance:
+            found = np.fmin(self.family.deviance(many, target) / self.deviance, 1.0)
+            sums[-1] += float(share * (chance.ravel() @ found))
         return tuple(rows * each for each in sums)
 
     def _targets(self, schema: Schema) -> list[tuple[float, float]]:
@@ -313,10 +317,14 @@ def check_clips(bound: float, curve: float, deviance: float, edges: tuple[float,
     check_entries("lengths", edges, _LARGEST)
 
 
+def binned(edges: tuple[float, ...], lengths: Floats) -> Integers:
+    """Return the bin of each length between these edges."""
+    return np.searchsorted(np.array(edges), lengths, side="right")
+
+
 def counted(edges: tuple[float, ...], lengths: Floats) -> Integers:
     """Return how many lengths fall into each bin between these edges."""
-    places = np.searchsorted(np.array(edges), lengths, side="right")
-    return np.bincount(places, minlength=len(edges) + 1).astype(np.int64)
+    return np.bincount(binned(edges, lengths), minlength=len(edges) + 1).astype(np.int64)
 
 
 def check_bounds(schema: Schema, name: str) -> None:

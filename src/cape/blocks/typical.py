@@ -7,7 +7,8 @@ choose leave room on both sides, and rows spread evenly over them would make eve
 variance too optimistic. A category has the shares that people expect, else all values are equally common.
 
 Columns are independent of each other, but features of a regression explain half of the variance of a
-target of which nothing is stated, each the same share of it.
+target of which nothing is stated, each the same share of it. Steps of clipped scores find that they explain a
+quarter (`targets`).
 
 `plausible` says for what other rows a plan should hold: where nothing is stated, columns as they occur in
 studies; where mean and SD are, cells that lie otherwise around them; and, for analyses of several columns
@@ -33,7 +34,7 @@ from cape.blocks.design import Design
 from cape.blocks.terms import quoted
 from cape.core.arrays import Floats, Integers
 from cape.data.expected import Expected, Form
-from cape.data.schema import Column, Number, Schema
+from cape.data.schema import Category, Column, Number, Schema
 
 __all__ = [
     "SUPPOSED",
@@ -45,11 +46,13 @@ __all__ = [
     "power",
     "rows",
     "steepest",
+    "targets",
     "together",
     "vectors",
 ]
 
 _EXPLAINED = 0.5  # the part of a target's variance that features explain, where nothing is stated of it
+FOLLOWED = 0.25  # the part of a target's variance that features explain, where steps look for it
 _SD = 1 / 6  # of the bounds' width, where nothing is stated
 _LEAST = 1e-9  # of alpha + beta, where all cells lie at the bounds
 _CROWD = 0.97  # of the most cells that can lie at a bound
@@ -58,7 +61,7 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)  # multiples of their roo
 _SAMPLED = 4096  # rows that stand for all, where entries are interactions or splines
 _RANKS = 2048  # at which quantiles are kept: the last one is that of 0.02% of rows
 _MODERATE = (0.3, 0.5)  # correlations: medium and large by Cohen's words
-_RARE = 0.1  # the share of all values but the first, where categories are rare
+_RARE = 0.1  # the share of all values but the first, or of the first, where categories are rare
 
 SUPPOSED = (
     # in words, mean above the lower bound, SD: in widths
@@ -311,15 +314,21 @@ def entries(design: Design, schema: Schema, most: int = 2) -> tuple[Entries, flo
 def _sampled(design: Design, schema: Schema, most: int = 2) -> Sampled:
     """Return the entries of a design with interactions or splines: a mean over typical rows."""
     basis, x = design.basis(schema), _in_t(design, schema, _SAMPLED)
-    loadings = [0.0] * len(basis.labels)
-    for part in basis.parts:
-        if part.plain is not None and isinstance(part.plain[1], Number):
-            loadings[part.places[0]] = Shape(schema.number(part.plain[0])).expected.loading
-    owners = list(basis.owners)
+    owners, loadings = list(basis.owners), _loadings(design, schema).tolist()
     if design.intercept:
         x = np.column_stack([np.full(len(x), design.intercept * design.length(schema)), x])
         owners, loadings = [-1, *owners], [0.0, *loadings]
     return Sampled(x, owners, loadings, most)
+
+
+def _loadings(design: Design, schema: Schema) -> Floats:
+    """Return how much of each entry is what columns have in common."""
+    basis = design.basis(schema)
+    found = np.zeros(len(basis.labels))
+    for part in basis.parts:
+        if part.plain is not None and isinstance(part.plain[1], Number):
+            found[part.places[0]] = Shape(schema.number(part.plain[0])).expected.loading
+    return found
 
 
 def vectors(design: Design, schema: Schema) -> tuple[Floats, Floats]:
@@ -339,6 +348,26 @@ def rows(design: Design, schema: Schema, many: int) -> Floats:
     if design.intercept:
         x = np.column_stack([np.full(many, design.intercept), x]) / math.hypot(1.0, design.intercept)
     return np.asarray(x)
+
+
+def targets(design: Design, schema: Schema, many: int, shares: Sequence[float]) -> Floats:
+    """Return, for so many typical rows, the chance of each target: (rows, targets).
+
+    `shares` are those of all rows, in the order of the targets. A target follows its features as far as
+    `FOLLOWED` says: by the ranks of two normal variables, one of them what standardised features add up to.
+    """
+    x = _in_t(design, schema, many)
+    deviations = x.std(axis=0)
+    varied = deviations > 1e-9
+    signs = np.where(_loadings(design, schema) < 0, -1.0, 1.0)  # or those that go together would cancel out
+    moved = ((x - x.mean(axis=0))[:, varied] / deviations[varied]) @ signs[varied]
+    if not varied.any():
+        return np.tile(np.asarray(shares, np.float64), (many, 1))
+    ranks = np.empty(many)
+    ranks[np.argsort(moved, kind="stable")] = (np.arange(many) + 0.5) / many
+    ends = ndtri(np.clip(np.concatenate([[0.0], np.cumsum(shares)[:-1], [1.0]]), 0.0, 1.0))
+    below = ndtr((ends - math.sqrt(FOLLOWED) * ndtri(ranks)[:, None]) / math.sqrt(1 - FOLLOWED))
+    return np.asarray(np.diff(below, axis=1))
 
 
 def _in_t(design: Design, schema: Schema, many: int) -> Floats:
@@ -459,6 +488,10 @@ def plausible(schema: Schema, columns: Sequence[str]) -> list[Schema]:
     if any(schema[name].expected is None for name in columns):
         for _, mean, sd in SUPPOSED:
             found.append(schema.changed({name: _supposed(schema[name], mean, sd) for name in columns}))
+        rare = {name: _rare_first(column) for name in columns if isinstance(column := schema[name], Category)}
+        if rare:
+            numbers = {name: _supposed(schema[name], 0.5, _SD) for name in columns if name not in rare}
+            found.append(schema.changed({**numbers, **rare}))
     return found
 
 
@@ -478,6 +511,14 @@ def together(schema: Schema, columns: Sequence[str]) -> list[Schema]:
                 changed[name] = replace(column, expected=replace(Shape(column).expected, loading=loading))
             found.append(schema.changed(changed))
     return found
+
+
+def _rare_first(column: Category) -> Category:
+    """Return a category of which nothing is stated with few of its first value."""
+    if column.expected is not None or len(column.values) < 2:
+        return column
+    others = len(column.values) - 1
+    return replace(column, expected=(_RARE, *[(1 - _RARE) / others] * others))
 
 
 def _supposed(column: Column, mean: float, sd: float) -> Column:

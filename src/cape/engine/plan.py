@@ -14,11 +14,13 @@ from typing import Any
 
 from cape.core.errors import InvalidInput
 from cape.data import Schema
+from cape.engine.bounds_price import BoundsPrice, price_of_bounds
 from cape.engine.outlook import LEGEND, Answers, Limits, Shapes, answers, shapes
 from cape.engine.query import Analysis, Noise, Query
 from cape.engine.result import ReleaseGuarantee
 from cape.engine.schemes import SCHEMES, CapeGaussian, Parties, Scheme, make_scheme
 from cape.engine.stages import Setting, Stages
+from cape.engine.steady import Grid, steady
 from cape.noise import Kind
 from cape.noise.parts import KINDS
 from cape.privacy import Budget
@@ -26,7 +28,7 @@ from cape.show import Shown, Table
 from cape.show.numbers import count, number
 from cape.stats.law import GAUSSIAN, Law
 
-__all__ = ["BESIDE", "Plan", "make_plan", "noise_ratio"]
+__all__ = ["BESIDE", "Plan", "expected_noise", "make_plan", "noise_ratio"]
 
 Times = Callable[[Setting, Mapping[str, int]], float]
 
@@ -53,6 +55,7 @@ class Plan(Shown):
         other: label -> the noise of the scheme with the other kind of noise, Laplace for Gaussian; empty
             where that cannot be had.
         size: how many numbers its decisive stage releases, counts of cells outside bounds among them.
+        bounds: what wide bounds cost, and what tighter ones would.
         lost: a number of lost sites -> how many times as large the noise of the median number is then as
             with nobody lost, over the same rows; for 1, 2, 3 and the most that a release is made to survive.
     """
@@ -72,6 +75,7 @@ class Plan(Shown):
     answers: Answers
     lost: dict[int, float]
     outlook: tuple[Table, ...] = ()
+    bounds: tuple[BoundsPrice, ...] = ()
     law: Law = GAUSSIAN
     other: dict[str, float] = field(default_factory=dict)
 
@@ -108,6 +112,7 @@ class Plan(Shown):
             "an_answer_needs": list(self.answers.instead),
             "noise_kind": "gaussian" if self.law.gaussian else "laplace",
             "other_noise": self.other,
+            "bounds": [price.to_dict() for price in self.bounds],
             "lost": {str(sites): times for sites, times in self.lost.items()},
             "outlook": [{"title": t.title, "columns": t.columns, "rows": t.rows} for t in self.outlook],
         }
@@ -169,6 +174,7 @@ class Plan(Shown):
         if self.ratio is not None:
             kind = "Laplace" if self.law.gaussian else "Gaussian"
             told.append(f"With {kind} noise it would be {self.ratio:.3g} times as large.")
+        told += [price.sentence(self.schema.label(price.column)) for price in self.bounds]
         told += self.shapes.sentences(self.schema)
         if self.share > self.left:
             told.append(f"Only {self.left:.3g} of the budget is left.")
@@ -216,11 +222,13 @@ def make_plan(
     query = analysis.query(setting.schema, setting.neighbours)
     names = dict.fromkeys([scheme.name, *BESIDE])
     noise: dict[str, dict[str, float]] = {}
+    known: Grid = {}
     for name in names:
         kind = scheme if name == scheme.name else make_scheme(name, setting.noise)
-        for label, value in _expected(analysis, query, setting, kind, share, given).items():
+        for label, value in expected_noise(analysis, query, setting, kind, share, given, known).items():
             noise.setdefault(label, {})[name] = value
-    now = {label: by[scheme.name] for label, by in noise.items() if 0 < by[scheme.name] < math.inf}
+    as_is = _expected(analysis, query, setting, scheme, share, given)
+    now = {label: value for label, value in as_is.items() if 0 < value < math.inf}
 
     def times(setting: Setting, sizes: Mapping[str, int], lost: int = 0) -> float:
         """Return how many times as noisy the median number would be."""
@@ -260,6 +268,7 @@ def make_plan(
         answers(analysis, setting, share, float(left), scheme.rows(given), found, forecast),
         {sites: times(setting, given, sites) for sites in _losses(parties, scheme)} if now else {},
         _outlook(analysis, query, setting, scheme, share, given),
+        _prices(analysis, query, setting, scheme, share, given, as_is),
         _law(setting, scheme) if query.blocks else GAUSSIAN,
         _other(analysis, query, setting, scheme, share, given, now),
     )
@@ -284,6 +293,31 @@ def noise_ratio(
     one, other = found
     times = sorted(other[label] / one[label] for label in other if 0 < one.get(label, 0.0) < math.inf)
     return times[(len(times) - 1) // 2] if times else None
+
+
+def _prices(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+    noise: Mapping[str, float],
+) -> tuple[BoundsPrice, ...]:
+    """Return what wide bounds cost, where the answer has a sampling error."""
+    if not query.blocks or not 0 < max(noise.values(), default=0.0) < math.inf:
+        return ()
+
+    def planned(schema: Schema) -> dict[str, float]:
+        there = replace(setting, schema=schema)
+        return _expected(analysis, analysis.query(schema, setting.neighbours), there, scheme, share, sizes)
+
+    def drawn() -> dict[str, float]:
+        by_block = _noise(analysis, query, setting, scheme, share)
+        return analysis.drawn(setting.schema, by_block, sum(sizes.values()), setting.neighbours)
+
+    columns = tuple(dict.fromkeys(name for block in query.blocks for name in block.reads))
+    return price_of_bounds(setting.schema, columns, noise, drawn, planned)
 
 
 def _law(setting: Setting, scheme: Scheme) -> Law:
@@ -331,6 +365,23 @@ def _outlook(
     return tuple(analysis.outlook(setting.schema, noise, scheme.rows(sizes), setting.neighbours))
 
 
+def expected_noise(
+    analysis: Analysis,
+    query: Query,
+    setting: Setting,
+    scheme: Scheme,
+    share: float,
+    sizes: Mapping[str, int],
+    known: Grid | None = None,
+) -> dict[str, float]:
+    """Return the noise in each label that a scheme would leave, without the jumps of single plans.
+
+    `known` is what other schemes have found out for the same analysis and setting.
+    """
+    grid = {} if known is None else known
+    return _expected(analysis, query, setting, scheme, share, sizes, grid=grid)
+
+
 def _expected(
     analysis: Analysis,
     query: Query,
@@ -339,18 +390,25 @@ def _expected(
     share: float,
     sizes: Mapping[str, int],
     lost: int = 0,
+    *,
+    grid: Grid | None = None,
 ) -> dict[str, float]:
     """Return the noise in each label that a scheme would leave; sites may be lost, over the same rows."""
+    schema, neighbours = setting.schema, setting.neighbours
     if not query.blocks:
-        return analysis.expected(setting.schema, [], scheme.rows(sizes), setting.neighbours)
+        return analysis.expected(schema, [], scheme.rows(sizes), neighbours)
     by_block = _noise(analysis, query, setting, scheme, share, lost)
     rows, everyone = scheme.rows(sizes), sum(sizes.values())
-    expected = analysis.expected(setting.schema, by_block, rows, setting.neighbours)
+    expected = analysis.expected(schema, by_block, rows, neighbours)
+    if grid is not None and len(analysis.stages()) > 1:
+        expected = steady(
+            lambda n, many: analysis.expected(schema, n, many, neighbours), by_block, rows, grid
+        )
     if rows == everyone:
         return expected
     # A total over fewer rows (the scheme `local`) has to be scaled up to all rows. It is a total if more
     # rows leave its noise as it is; the noise of a mean would halve.
-    twice = analysis.expected(setting.schema, by_block, 2 * rows, setting.neighbours)
+    twice = analysis.expected(schema, by_block, 2 * rows, neighbours)
     return {
         label: value * (everyone / rows if twice[label] > 0.75 * value else 1.0)
         for label, value in expected.items()

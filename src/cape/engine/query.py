@@ -288,6 +288,11 @@ class Analysis(ABC):
         estimates = self._typical(schema, noise, rows, neighbours)
         return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
 
+    def drawn(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> dict[str, float]:
+        """Return, per label, the sampling error of typical rows; 0 where there is none."""
+        estimates = self._typical(schema, noise, rows, neighbours)
+        return dict(zip(estimates.labels, estimates.sampling.tolist(), strict=True))
+
     def limits(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:

@@ -190,8 +190,11 @@ def test_order_and_batches_do_not_matter(model: Model, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("bound", [0.05, 5.0])
-def test_typical_sums_are_those_of_typical_rows(model: Model, bound: float) -> None:
-    """Of four rows with the same features one has each category, and one more the first."""
+def test_typical_sums_are_those_of_typical_rows(
+    model: Model, bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three rows with the same features one has each category, where it does not follow them."""
+    monkeypatch.setattr(typical, "FOLLOWED", 0.0)
     schema = Schema(
         x=Number(0, 1, missing=False),
         z=Number(-1, 1, missing=False),

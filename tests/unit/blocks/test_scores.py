@@ -245,8 +245,9 @@ def test_no_complete_row() -> None:
 
 
 @pytest.mark.parametrize("bound", [0.05, 5.0])
-def test_typical_sums_are_those_of_typical_rows(bound: float) -> None:
-    """Of four rows with the same features one has the second category."""
+def test_typical_sums_are_those_of_typical_rows(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four rows with the same features one has the second category, where it does not follow them."""
+    monkeypatch.setattr(typical, "FOLLOWED", 0.0)
     columns = {"x": Number(0, 1, missing=False), "z": Number(-1, 1, missing=False)}
     schema = Schema({**columns, "b": Category(("no", "yes"), missing=False, expected={"share": 0.25})})
     t = typical.rows(Design(("x", "z"), cube=True), schema, 1024)

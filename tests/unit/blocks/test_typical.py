@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cape.blocks import Axis, Counts, Design, Gram, Moments, Tensors, Term
-from cape.blocks.typical import Entries, Shape, plausible, rows, steepest, together, vectors
+from cape.blocks.typical import Entries, Shape, plausible, rows, steepest, targets, together, vectors
 from cape.data import Category, Number, Schema
 from cape.data.expected import Expected
 
@@ -132,6 +132,17 @@ def test_a_target_of_which_something_is_stated_is_uncorrelated_and_else_half_exp
     stated = Schema(x=(0, 1), y=Number(0, 1, expected={"mean": 0.2, "sd": 0.1}))
     (_, none) = Tensors(Design(("x",), "y"), (term,)).typical(stated, 1)
     assert none[0] == pytest.approx(0)
+
+
+def test_targets_follow_features_and_keep_their_shares() -> None:
+    design, shares = Design(("visits", "age", "ill"), "stage", labels=True), (0.5, 0.2, 0.3)
+    found = targets(design, SCHEMA, 4096, shares)
+    assert found.sum(axis=1) == pytest.approx(1)
+    assert found.mean(axis=0) == pytest.approx(shares, abs=1e-3)
+    x = rows(design, SCHEMA, 4096)
+    rising = ((x - x.mean(axis=0)) / x.std(axis=0)).sum(axis=1)
+    assert np.corrcoef(rising, found[:, 2])[0, 1] > 0.7
+    assert np.corrcoef(rising, found[:, 0])[0, 1] < -0.7
 
 
 def test_the_steepest_slope_is_as_if_one_column_explained_the_target_alone() -> None:

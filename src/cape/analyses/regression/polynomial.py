@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
 from cape.analyses.regression.minimise import minimum
-from cape.analyses.regression.polynomial_estimate import estimates_of, objective_of, warn
+from cape.analyses.regression.polynomial_estimate import estimates_of, objective_of, spread_of, warn
 from cape.analyses.regression.polynomial_model import PolynomialModel
 from cape.analyses.tensor_sums import joint, largest
 from cape.blocks.design import Design
@@ -21,7 +23,7 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, regression
-from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Query
+from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise, Query
 
 __all__ = ["PolynomialLoss"]
 
@@ -148,8 +150,7 @@ class PolynomialLoss(Analysis):
         )
         found = minimum(objective, self.radius, rows, ridge)
         units = Units(Design(self.features, self.target, self.norm), answer.schema)
-        turn = units.matrix / math.sqrt(2) if self.intercept else units.matrix[1:, 1:]
-        labels = ("intercept", *units.names)[not self.intercept :]
+        labels, turn = self._turned(answer.schema)
         estimates = estimates_of(objective, found, turn, labels, self.radius)
         warn(objective, found, rows, self.target)
         values = turn @ found.weights
@@ -167,6 +168,32 @@ class PolynomialLoss(Analysis):
             found.ridge / max(rows, 1.0) * _unit(self.coefficients),
         )
         return AnalysisResult(estimates, model)
+
+    def expected(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return the noise of each weight, and how far a ridge moves it where there is one.
+
+        A release counts the furthest that a ridge could move a weight, because it does not know the true
+        ones; those of typical rows are known.
+        """
+        answer = self.typical(schema, noise, rows, neighbours)
+        objective, count = objective_of(answer, self.design, self._terms)
+        ridge = None if self.ridge == "auto" else float(self.ridge) / _unit(self.coefficients) * max(rows, 1)
+        found = minimum(objective, self.radius, count, ridge)
+        free = minimum(objective, self.radius, count, 0.0)
+        labels, turn = self._turned(schema)
+        moved = turn @ (found.weights - free.weights)
+        errors = spread_of(objective, found, turn)
+        most = self.radius * np.linalg.norm(turn, axis=1)
+        total = np.minimum(np.hypot(errors, moved), most)
+        return dict(zip(labels, map(float, total), strict=True))
+
+    def _turned(self, schema: Schema) -> tuple[tuple[str, ...], Floats]:
+        """Return what estimates are called, and what makes them of w."""
+        units = Units(Design(self.features, self.target, self.norm), schema)
+        turn = units.matrix / math.sqrt(2) if self.intercept else units.matrix[1:, 1:]
+        return ("intercept", *units.names)[not self.intercept :], np.asarray(turn)
 
     def describe(self) -> str:
         degree = self.coefficients[-1][0]

@@ -21,7 +21,7 @@ from cape.core.errors import TooNoisyWarning, outside
 from cape.engine.query import Answer
 from cape.stats.estimates import Estimate, unknown
 
-__all__ = ["estimates_of", "objective_of", "warn"]
+__all__ = ["estimates_of", "objective_of", "spread_of", "warn"]
 
 
 def objective_of(
@@ -51,9 +51,7 @@ def estimates_of(
     if found.hidden:
         return [unknown(label, -float(r), float(r)) for label, r in zip(labels, reach, strict=True)]
     values = turn @ found.weights
-    across = turn @ found.inverse
-    covariance = across @ _gradient_noise(objective, found.weights) @ across.T
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    across, errors = turn @ found.inverse, spread_of(objective, found, turn)
     bias = 2 * found.ridge * radius * np.linalg.norm(across, axis=1)
     estimates = []
     for label, value, error, pull, most in zip(labels, values, errors, bias, reach, strict=True):
@@ -64,6 +62,13 @@ def estimates_of(
         noise = float(error) if interval is None else math.hypot(float(error), float(pull))
         estimates.append(Estimate(label, float(value), 0.0, noise, (-float(most), float(most)), interval))
     return estimates
+
+
+def spread_of(objective: Objective, found: Minimum, turn: Floats) -> Floats:
+    """Return what noise alone does to `turn` times the minimiser."""
+    across = turn @ found.inverse
+    covariance = across @ _gradient_noise(objective, found.weights) @ across.T
+    return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
 def warn(objective: Objective, found: Minimum, rows: float, target: str) -> None:

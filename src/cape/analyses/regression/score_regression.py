@@ -620,10 +620,16 @@ class ScoreRegression(Analysis):
     def expected(
         self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
     ) -> dict[str, float]:
-        """Return the error of each coefficient beside sampling, after all steps over typical rows."""
-        steps, marginals, design, _ = self._over_typical(schema, noise, rows, neighbours)
-        fitted = self._fitted(steps, marginals, design, schema)
-        return {each.label: each.privacy for each in fitted.estimates[self._kept]}
+        """Return the error of each coefficient beside sampling, after all steps over typical rows.
+
+        How far the last step may end from where scores add up to 0 is left out: a release counts the most.
+        """
+        steps, _, design, _ = self._over_typical(schema, noise, rows, neighbours)
+        named = self._named(Units(plain_design(design), schema))
+        found = errors(steps[-1], self._possible(design, schema))
+        privacy = named.to @ (found.noise + found.clipped + found.hidden) @ named.to.T
+        each = zip(named.labels, np.sqrt(np.maximum(np.diag(privacy), 0.0)).tolist(), strict=True)
+        return dict(list(each)[self._kept])
 
     def _steepest(self, schema: Schema) -> dict[str, float]:
         """Return how steep slopes can be."""

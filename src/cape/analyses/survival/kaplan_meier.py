@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
 from cape.engine.query import AnalysisResult, Answer, Neighbours, Noise, Query
 from cape.show import Table
-from cape.stats.estimates import Estimate, unknown, warn_of_unknown
+from cape.stats.estimates import Estimate, Estimates, unknown, warn_of_unknown
 
 __all__ = ["KaplanMeier"]
 
@@ -137,6 +138,15 @@ class KaplanMeier(OfTimes):
             else:
                 found.append(unknown(label, -until, until))
         return found
+
+    def _typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Estimates:
+        """As by default, but a quantile that may lie beyond the last edge can be anywhere on the axis."""
+        low, *_, high = self.times(schema).edges
+        found = [
+            replace(each, privacy=(high - low) / 2) if math.isinf(each.interval()[1]) else each
+            for each in super()._typical(schema, noise, rows, neighbours)
+        ]
+        return Estimates.of(found)
 
     def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
         """Return how wide the curve's interval will be at each edge."""
