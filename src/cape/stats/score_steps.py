@@ -144,6 +144,8 @@ class ScoreStep:
             other; what that leaves of noise counts. With 0 all noise counts.
         expected: what is known of the curvature beforehand, per row and in units of `bend`, toward which it
             is shrunk; None for the identity.
+        persons: how many rows of a person count at most. Where these are several, the spread is that of what
+            persons add up to, and clipping may have taken so many times as much of it.
     """
 
     point: Point
@@ -161,6 +163,7 @@ class ScoreStep:
     left: float = BENT
     blocks: int = 0
     expected: Floats | None = None
+    persons: int = 1
 
     @property
     def width(self) -> int:
@@ -426,7 +429,7 @@ def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
     most = np.minimum(1.0, 2 * possible / error)
     noisy, clipped, unsettled, hidden = (most[:, None] * each * most for each in privacy)
     weights = np.where(most < 1, np.clip(weights, -possible, possible), weights)
-    sampling = seen(spread + beyond.spread * shape)
+    sampling = seen(spread + step.persons * beyond.spread * shape)
     return Errors(weights, sampling, noisy, clipped, unsettled, hidden, pull)
 
 

@@ -135,10 +135,12 @@ def dispersion(step: ScoreStep, likelihood: Likelihood, family: Family) -> Estim
     if likelihood.family == "gaussian":
         total, freedom = deviance_of(step), max(step.count - width, 1.0)
         value = total.value / freedom
-        sampled = value * math.sqrt(2 / freedom)
+        sampled = value * math.sqrt(2 * step.persons / freedom)  # rows of a person may be alike
         return Estimate("dispersion", value, sampled, total.privacy / freedom, (0.0, math.inf))
     if isinstance(family, NegativeBinomial):
         return Estimate("alpha", family.alpha, 0.0, 0.0, (0.0, math.inf))
+    if step.persons > 1:  # the spread of what a person's rows add up to, not of targets
+        return unknown("dispersion", 0.0, math.inf)
     beyond = 0.0 if step.point.beyond is None else step.point.beyond.spread
     spread, curvature = float(np.trace(step.spread)) + beyond, float(np.trace(step.curvature))
     if not curvature > _FEW * step.curvature_noise * math.sqrt(2 * width):

@@ -135,7 +135,7 @@ class ChoiceRegression(ScoreRegression):
     def _parts(self) -> list[Parts]:
         return [replace(part, curvature=max(part.curvature, _CURVATURE)) for part in super()._parts]
 
-    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+    def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         return moved(parts, neighbours)
 
     def _begin(

@@ -141,6 +141,7 @@ class ScoreRegression(Analysis):
 
     slopes: ClassVar[bool] = True
     predictor: ClassVar[str] = "predictors"
+    clustered: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
     rounds: int | Literal["auto"]
@@ -227,14 +228,20 @@ class ScoreRegression(Analysis):
             cap=cap,
         )
 
+    def _scores(
+        self, point: Point, design: Design, family: Any, marginals: Marginals | None, schema: Schema
+    ) -> Scores | Choices:
+        """Return the same, with the spread between persons where these have several rows."""
+        return replace(self._block(point, design, family, marginals), persons=schema.rows_of_person)
+
     def _asked(self, block: Scores | Choices, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the question for these scores."""
         assert isinstance(block, Scores)
         return score_query(block, parts, schema, neighbours)
 
-    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+    def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         """Return by how much one row changes all of a step, without deviances."""
-        return parts.moved(neighbours)
+        return parts.moved(neighbours, persons)
 
     def _blocks(self, schema: Schema) -> int:
         """Return how many predictors of the same features there are, whose curvatures are likely alike.
@@ -309,7 +316,7 @@ class ScoreRegression(Analysis):
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
         point, design, family = self._supposed(schema)
-        block = self._block(point, design, family, None)
+        block = self._scores(point, design, family, None, schema)
         return self._asked(block, self._parts[-1], schema, neighbours)
 
     def _supposed(self, schema: Schema) -> tuple[Point, Design, Any]:
@@ -321,7 +328,7 @@ class ScoreRegression(Analysis):
         """Return what one step where nothing is known says by itself."""
         schema = answer.schema
         point, design, family = self._supposed(schema)
-        step = self._read(answer, self._block(point, design, family, None), point)
+        step = self._read(answer, self._scores(point, design, family, None, schema), point)
         return self._result([step], None, design, family, schema)
 
     def _refuse(self, schema: Schema) -> None:
@@ -348,7 +355,11 @@ class ScoreRegression(Analysis):
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
 
         def noise(place: int) -> float:
-            return unit * self._change(parts[place], neighbours) / math.sqrt(shares[place + 1])
+            return (
+                unit
+                * self._change(parts[place], neighbours, schema.rows_of_person)
+                / math.sqrt(shares[place + 1])
+            )
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
@@ -356,7 +367,7 @@ class ScoreRegression(Analysis):
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
-            block = self._block(point, design, family, marginals)
+            block = self._scores(point, design, family, marginals, schema)
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if steps and asked_of == family:
@@ -399,15 +410,16 @@ class ScoreRegression(Analysis):
             max(count, 1.0),
             point.bound * score,
             point.curve * symmetric(square, cross),
-            point.bound**2 * symmetric(spread, beside),
+            (block.persons * point.bound) ** 2 * symmetric(spread, beside),
             point.bound * score_noise,
             point.curve * curvature_noise,
-            point.bound**2 * spread_noise,
+            (block.persons * point.bound) ** 2 * spread_noise,
             lengths,
             self._curved,
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
             blocks=self._blocks(answer.schema),
+            persons=block.persons,
         )
 
     @property

@@ -85,6 +85,7 @@ class Cox(Analysis):
     """
 
     kind: ClassVar[str] = "cox"
+    clustered: ClassVar[bool] = True
     example: ClassVar[dict[str, Any]] = {
         "time": "chol",
         "event": "disease",
@@ -176,7 +177,9 @@ class Cox(Analysis):
         check_cap(self.cap, self._design.sources, schema)
         check_few(self._design.width(schema), _MOST_WEIGHTS)
         parts = tuple(parts_of(self.steps))
-        return Steps(self._design, follow_up, parts, self.stages(), self.cap, self.proportional)
+        return Steps(
+            self._design, follow_up, parts, self.stages(), self.cap, self.proportional, schema.rows_of_person
+        )
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""

@@ -100,6 +100,7 @@ class Steps:
     shares: tuple[float, ...]
     cap: Cap
     proportional: bool
+    persons: int = 1
 
     def block(
         self,
@@ -131,6 +132,7 @@ class Steps:
             () if last and len(self.parts) > 1 else tuple(int(each) for each in hazards.groups),
             _numbers(self._trend(hazards)) if last and self.proportional else (),
             point.edges,
+            self.persons,
         )
 
     def _trend(self, hazards: Hazards) -> Floats:
@@ -291,12 +293,13 @@ def _read(answer: Answer, block: HazardScores, point: Point, hazards: Hazards, c
         max(rows, 1.0),
         point.bound * score,
         point.curve * symmetric(square, cross),
-        point.bound**2 * symmetric(spread, beside),
+        (block.persons * point.bound) ** 2 * symmetric(spread, beside),
         point.bound * score_noise,
         point.curve * curvature_noise,
-        point.bound**2 * spread_noise,
+        (block.persons * point.bound) ** 2 * spread_noise,
         lengths,
         True,
+        persons=block.persons,
     )
     return Scored(step, hazards, block, answer)
 
@@ -323,7 +326,7 @@ def _expecting(step: ScoreStep, events: float, noise: float) -> ScoreStep:
 
 def _with_likely_spread(step: ScoreStep, events: float) -> ScoreStep:
     """Return a step in which the spread that scores have where the model is true, the curvature, counts."""
-    if not step.spread_noise:
+    if not step.spread_noise or step.persons > 1:  # rows of a person add up whether the model is true or not
         return step
     here, there = step.spread_noise**-2, (_APART * events) ** -2
     mixed = (here * step.spread + there * step.likely) / (here + there)
