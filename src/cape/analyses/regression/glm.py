@@ -306,6 +306,7 @@ class GLM(ScoreRegression):
             fitted.joint.test(*fitted.units.names),
             fitted.limited,
             fitted.means,
+            self._faults(fitted),
         )
         return AnalysisResult(kept, model)
 

@@ -55,6 +55,7 @@ class GLMModel(Tested, Portable):
         score_test: Wald's test of whether no feature matters.
         limited: what was capped and shortened.
         means: released means of numeric features: where the reference is.
+        faults: what is wrong with the data or the fit, in sentences.
     """
 
     target: str
@@ -76,6 +77,7 @@ class GLMModel(Tested, Portable):
     score_test: WaldTest
     limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -193,7 +195,7 @@ class GLMModel(Tested, Portable):
             what += "" if self.offset is None else f", with {self.schema.label(self.offset)} (offset) 0,"
             notes.insert(0, self.reference.said(what, self._mean))
         notes.append("Standard errors are robust: they do not assume the variance that the family has.")
-        return [*notes, *self.limited.notes(self.schema, self.count)]
+        return [*self.faults, *notes, *self.limited.notes(self.schema, self.count)]
 
     def _mean(self, predictor: float) -> float:
         return float(self._likelihood.made(1.0).mean(np.array([predictor]))[0])
@@ -219,6 +221,7 @@ class GLMModel(Tested, Portable):
                 "score_test": self.score_test.to_dict(),
                 "covariance": self.covariance.to_dict(),
                 "limited": self.limited.to_dict(),
+                "faults": list(self.faults),
             }
         )
 

@@ -175,8 +175,6 @@ class LinearRegression(Analysis):
         sums, found, known, units, joint = read.sums, read.fit, read.known, read.units, read.joint
         estimates = joint.estimates
         column = units.schema.number(self.target)
-        if any(estimate.within[0] > -math.inf for estimate in estimates):
-            read.warn()
         raw = column.half * units.values(np.concatenate([[found.intercept], found.weights]))
         raw[0] += column.middle
         model = LinearModel(
@@ -195,6 +193,7 @@ class LinearRegression(Analysis):
             math.nan if known is None else known.noise / max(known.smallest, 1e-300),
             joint,
             self.errors,
+            read.faults,
         )
         return AnalysisResult(estimates, model)
 

@@ -109,7 +109,7 @@ class LogisticRegression(ScoreRegression):
     ) -> AnalysisResult:
         """Return the model of what these steps say."""
         fitted = self._fitted(steps, marginals, design, schema)
-        note = self._note(fitted)
+        note, faults = self._note(fitted), self._faults(fitted)
         if marginals is not None:
             note = f"{self._share_of(marginals, steps[-1].count, schema)} {note}"
         kept = fitted.estimates if self.intercept else fitted.estimates[1:]
@@ -128,6 +128,7 @@ class LogisticRegression(ScoreRegression):
             fitted.joint,
             fitted.limited,
             fitted.means,
+            faults,
         )
         return AnalysisResult(kept, model)
 

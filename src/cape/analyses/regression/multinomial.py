@@ -320,6 +320,7 @@ class ChoiceRegression(ScoreRegression):
             self._note(fitted),
             empty,
             fitted.limited,
+            self._faults(fitted, empty),
         )
         return AnalysisResult(fitted.estimates, model)
 

@@ -16,6 +16,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from cape.analyses.regression.faults import (
+    by_feature,
+    empty_values,
+    sentence,
+    separated,
+    target_fault,
+    together,
+    unvaried,
+)
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import largest, unreliable
 from cape.analyses.regression.joint import Joint, rows_of
@@ -56,6 +65,7 @@ MARGINALS = 0.06  # the share of the first stage
 MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
 _HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
+_ODDS = ("log-odds", "probits")  # predictors whose ends are probabilities of 0 and 1
 _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
@@ -553,27 +563,62 @@ class ScoreRegression(Analysis):
             tuple((label, float(each)) for label, each in zip(labels, moved, strict=True))[self._kept],
         )
 
-    def _note(self, fitted: Fitted) -> str:
-        """Return what the estimates are, with a warning where noise hides some or steps did not arrive."""
-        hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
-        if last.endless:
-            warn(
-                f"{self.predictor} grow with every step, as where features separate rows with one target "
-                "from all others: estimates may have no end, and say only the direction. Drop the feature "
-                "that does"
-            )
-        elif fitted.left > _LEFT:
-            warn(
+    def _faults(self, fitted: Fitted, empty: str = "") -> tuple[str, ...]:
+        """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it.
+
+        `empty` is what is said already of categories in which nobody is.
+        """
+        last, schema, found = fitted.steps[-1], fitted.units.schema, []
+        same = [] if empty else target_fault(fitted.marginals, self.target, schema)
+        apart = None if same or empty else self._separated(fitted)
+        if apart is not None:
+            found.append(apart)
+        elif fitted.left > _LEFT and not (same or empty):
+            found.append(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
                 "help"
             )
+        parts = by_feature(dict(fitted.hidden), fitted.units.names)
+        hidden = [name for name, part in parts.items() if part >= _HIDDEN]
+        if hidden:
+            every = np.array([*parts.values()])
+            found.append(unreliable([*parts], every, noise=last.curvature_noise > 0))
+        for text in found:
+            warn(text)
+        features, plain = fitted.units.design.sources, set(fitted.units.design.features)
+        every_hidden = {*hidden, *(label for label, part in fitted.hidden if part >= _HIDDEN)}
+        return (
+            *(sentence(text, fitted.units.names) for text in found),
+            *same,
+            *empty_values(fitted.marginals, features, schema),
+            *unvaried(fitted.marginals, features, fitted.joint, schema, hidden),
+            *together(fitted.joint, plain, schema, every_hidden),
+        )
+
+    def _separated(self, fitted: Fitted) -> str | None:
+        """Return a text on features that separate rows with one target from all others, or nearly so."""
+        last, units = fitted.steps[-1], fitted.units
+        if not last.endless and not (self.predictor in _ODDS and fitted.left > _LEFT):
+            return None
+        width = 1 + len(units.names)
+        change = self._by_x(last.point.turn.T @ last.change, units).reshape(-1, width)[:, 1:]
+        weights = fitted.estimated.reshape(-1, width)[:, 1:]
+        if fitted.marginals is None:
+            return separated(np.zeros(width - 1), units.names, self.predictor, 0.0, last.endless)
+        x = fitted.marginals.rows(units.design, units.schema)
+        moved = np.abs(change).max(axis=0) * x.std(axis=0)
+        spread = float((x @ weights.T).std(axis=0).max())
+        return separated(moved, units.names, self.predictor, spread, last.endless)
+
+    def _note(self, fitted: Fitted) -> str:
+        """Return what the estimates are."""
+        hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
         names = [name for name, part in hidden.items() if part >= _HIDDEN]
         if names:
-            parts = np.array([*hidden.values()])
-            warn(unreliable([*hidden], parts, noise=last.curvature_noise > 0))
+            budget = " at this budget" if last.curvature_noise else ""
             return (
-                f"Not identified at this budget: {joined(names)}. Intervals assume that no column changes "
+                f"Not identified{budget}: {joined(names)}. Intervals assume that no column changes "
                 f"{self.predictor} by more than {self._moved(units.schema):.3g} as it goes through its range."
                 f" {self._drawn(fitted)}"
             ).rstrip()

@@ -47,6 +47,7 @@ class CoxModel(Tested, Shown):
         events: how many there are, as released.
         count: how many complete rows there are.
         limited: what was capped and shortened.
+        faults: what is wrong with the data or the fit, in sentences.
     """
 
     time: str
@@ -68,6 +69,7 @@ class CoxModel(Tested, Shown):
     count: float
     limited: Limited
     note: str
+    faults: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what was done."""
@@ -173,6 +175,7 @@ class CoxModel(Tested, Shown):
         """Return what errors are, the concordance, and the test of proportional hazards."""
         low, high = self.concordance.interval()
         notes = [
+            *self.faults,
             *self.limited.notes(self.schema, self.count),
             "Standard errors are robust, and count the noise.",
             f"Concordance under the model, log-hazards taken to be normal: {number(self.concordance.value)} "
@@ -221,5 +224,6 @@ class CoxModel(Tested, Shown):
                 "events": self.events,
                 "rows": self.count,
                 "limited": self.limited.to_dict(),
+                "faults": list(self.faults),
             }
         )

@@ -16,6 +16,7 @@ from cape.analyses.regression.marginals import Cap, Marginals
 from cape.analyses.survival.cox_baseline import Hazards, Left
 from cape.analyses.survival.cox_query import Parts, hazard_query, leaving_query
 from cape.blocks import Design, FollowUp, HazardScores, Leaving
+from cape.blocks.block import T_BITS
 from cape.blocks.steps import ONE
 from cape.blocks.typical import rows as typical_rows
 from cape.core.arrays import Floats
@@ -30,7 +31,8 @@ __all__ = ["MARGINALS", "Fit", "Scored", "Steps", "Supposed", "parts_of"]
 MARGINALS = 0.1  # the share of the first question
 REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at most, with noise and without
 FAR = 3.0  # typical lengths: what an event adds to means at most
-_EXACT = 1e4  # the same without noise
+_EXACT = 1e3  # the same without noise
+_ROUNDED = 5.0  # times the squared rounding of what an event adds: what that shows of curvature
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
 _STEEPEST = 5.0  # of the log-hazard of a made-up row
 _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
@@ -299,6 +301,8 @@ def _read(answer: Answer, block: HazardScores, point: Point, hazards: Hazards, c
         (block.persons * point.bound) ** 2 * spread_noise,
         lengths,
         True,
+        # means at risk, of which curvatures are, are rounded by group of cells: with noise that is nothing
+        rounding=0.0 if score_noise else _ROUNDED * max(block.many, 1) * math.ldexp(block.far, -T_BITS) ** 2,
         persons=block.persons,
     )
     return Scored(step, hazards, block, answer)

@@ -99,8 +99,19 @@ class LogRank(OfTimes):
             for i, value in enumerate(values)
         ]
         sizes = tuple(float(sum(each[i].total for each in strata)) for i in range(many))
+        blurred = math.sqrt(len(strata)) * float(tables[0].exposure_noise.max())
+        events = [table.seen_events for table in tables]
         model = LogRankModel(
-            self.by, self.sentence, answer.schema, tuple(estimates), sizes, total, total.test, self.name
+            self.by,
+            self.sentence,
+            answer.schema,
+            tuple(estimates),
+            sizes,
+            total,
+            total.test,
+            self.name,
+            blurred,
+            (sum(count for count, _ in events), math.hypot(*(noise for _, noise in events))),
         )
         return AnalysisResult(estimates, model)
 

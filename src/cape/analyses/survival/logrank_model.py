@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.empty import empty_groups, nobody
 from cape.analyses.survival.logrank_estimate import Contrast
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
@@ -21,7 +23,10 @@ __all__ = ["LogRankModel"]
 
 @dataclass(frozen=True, repr=False)
 class LogRankModel(Shown):
-    """A log-rank test, and how many events groups had beside how many were expected."""
+    """A log-rank test, and how many events groups had beside how many were expected.
+
+    `noise` is that of the number of rows of a group; `events` are all, with their noise.
+    """
 
     by: str
     sentence: str
@@ -31,6 +36,8 @@ class LogRankModel(Shown):
     contrast: Contrast
     test: Independence | None
     name: str
+    noise: float = 0.0
+    events: tuple[float, float] = (math.inf, 0.0)
 
     @property
     def p_value(self) -> float | None:
@@ -61,13 +68,21 @@ class LogRankModel(Shown):
         return [Figure((Intervals(marks, "Observed less expected events", line=0.0),), DOTS)]
 
     def notes(self) -> Sequence[str]:
-        """Return the test."""
+        """Return the test, and groups in which nobody is."""
+        values = self.schema.category(self.by).values
+        sizes = {value: (size, self.noise) for value, size in zip(values, self.sizes, strict=True)}
+        empty = empty_groups(self.by, sizes, self.schema)
+        if nobody(*self.events):
+            few = "Noise hides whether there are any events" if self.events[1] else "There are no events"
+            known = "little" if self.events[1] else "nothing"
+            empty.append(f"{few}: {known} can be said of how groups differ.")
         if self.test is None:
-            return [f"There is too much noise for a {self.name}, or there are no events."]
+            return [*empty, f"There is no {self.name}: noise hides who is at risk, or there are no events."]
         return [
+            *empty,
             f"{self.name[0].upper()}{self.name[1:]}, privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
-            f"{p_said(self.test.p_value)}."
+            f"{p_said(self.test.p_value)}.",
         ]
 
     def to_dict(self) -> dict[str, Any]:
