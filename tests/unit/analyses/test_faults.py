@@ -144,6 +144,7 @@ def asked(fault, kind):
     return COMPARISONS.get(kind) or models(["x", "arm"] if fault == "empty" else BOTH)[kind]
 
 
+@pytest.mark.one_in(4, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize(("fault", "kind"), CASES)
 def test_what_is_wrong_is_named_in_the_result(fault, kind, scheme):
@@ -163,6 +164,7 @@ SIGNS = re.compile(
 )
 
 
+@pytest.mark.one_in(4, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("kind", [*models(BOTH), *COMPARISONS])
 def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):

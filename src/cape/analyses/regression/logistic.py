@@ -96,7 +96,9 @@ class LogisticRegression(ScoreRegression):
                 f"the schema gives it {found}"
             )
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Family:
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> Family:
         return Logit()
 
     def _result(

@@ -104,7 +104,9 @@ class ChoiceRegression(ScoreRegression):
         """Return how many log-odds, or thresholds, there are."""
         return len(schema.category(self.target).values) - 1
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> int:
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> int:
         """Return how many categories there are."""
         return self._free(schema) + 1
 

@@ -214,8 +214,10 @@ class ScoreRegression(Analysis):
         """Raise `InvalidInput` for a target that the regression does not fit."""
         raise NotImplementedError
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Any:
-        """Return the family of the next step."""
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> Any:
+        """Return the family of the next step; `last` is that of the last one."""
         raise NotImplementedError
 
     def _block(
@@ -393,7 +395,7 @@ class ScoreRegression(Analysis):
             )
             point = replace(point, weights=self._allowed(point.weights, step, schema))
             if i < len(parts) - 3:  # what a histogram of lengths says holds for one family
-                family = self._family(marginals, steps, schema)
+                family = self._family(marginals, steps, schema, family)
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))

@@ -13,6 +13,7 @@ import numpy as np
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.misfit import hazards_misfit
 from cape.analyses.survival.cox_estimate import CoxBaseline
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -192,7 +193,13 @@ class CoxModel(Tested, Shown):
                 f"{p_said(test.p)}"
             )
             notes.append(f"Test of proportional hazards, noise counted: {said}.")
+            notes += [self.misfit] if self.misfit else []
         return [*notes, self.note] if self.note else notes
+
+    @property
+    def misfit(self) -> str:
+        """A sentence where hazards are certainly not proportional, with what to ask instead; else nothing."""
+        return hazards_misfit(self.proportional)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -225,5 +232,6 @@ class CoxModel(Tested, Shown):
                 "rows": self.count,
                 "limited": self.limited.to_dict(),
                 "faults": list(self.faults),
+                "misfit": self.misfit or None,
             }
         )

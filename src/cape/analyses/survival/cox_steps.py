@@ -132,7 +132,7 @@ class Steps:
             EXACT_REACH if exact else REACH,
             (_EXACT if exact else FAR) * math.sqrt(width),
             () if last and len(self.parts) > 1 else tuple(int(each) for each in hazards.groups),
-            _numbers(self._trend(hazards)) if last and self.proportional else (),
+            _numbers(self._trend(hazards)) if (last or exact) and self.proportional else (),
             point.edges,
             self.persons,
         )
