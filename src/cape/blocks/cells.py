@@ -8,7 +8,7 @@ numbers, since sums of q_j² are whole numbers below 2^53; the vector is shorten
 `reach`, before its numbers are rounded, each by half a step, or by one and a half in the cells where the row
 enters and leaves. An amount that is cut at 2^32 shortens what is expected, which leaves a vector between the
 event alone, of length at most 1 <= `reach`, and the whole.
-Tested in tests/unit/blocks/test_martingale.py and test_hazard_scores.py.
+Tested in tests/unit/blocks/test_hazard_scores.py.
 """
 
 from __future__ import annotations

@@ -232,8 +232,8 @@ class LawScores(Block):
         highest = self.weights[0] + float(slopes @ middle) + reach
         constant, sides = turn[:, 0] + turn[:, self._slopes] @ middle, turn[:, self._slopes] * half
         if not self.shaped:
-            most = math.exp(min(highest + math.log(self.most), _FURTHEST))
-            return ROUNDED * max(1.0, most) * furthest_corner(constant, sides)
+            whole = math.exp(min(highest + math.log(self.most), _FURTHEST))
+            return ROUNDED * max(1.0, whole) * furthest_corner(constant, sides)
         along_shape = turn[:, -1]
         ends = np.arange(math.log(self.most), math.log(self.least), -_OCTAVES * math.log(2))
         ends = np.append(ends, math.log(self.least))

@@ -109,9 +109,7 @@ class ChoiceRegression(ScoreRegression):
         """Return how many categories there are."""
         return self._free(schema) + 1
 
-    def _block(
-        self, point: Point, design: Design, family: int, marginals: Marginals | None
-    ) -> Choices:
+    def _block(self, point: Point, design: Design, family: int, marginals: Marginals | None) -> Choices:
         return Choices(
             design,
             tuple(map(float, point.weights)),
