@@ -17,7 +17,6 @@ SCHEMA = cape.Schema(
 )
 COX = {"time": "years", "event": "died", "features": ["x"]}
 CAUTIOUS = {
-    "weibull": cape.SurvivalRegression(**COX),
     "mixed": cape.MixedModel("y", ["x"]),
 }
 PLAIN = {
@@ -29,6 +28,7 @@ PLAIN = {
     "multinomial": cape.GLM("stage", ["x"], family="multinomial"),
     "ordinal": cape.GLM("stage", ["x"], family="ordinal"),
     "cox": cape.Cox(**COX),
+    "weibull": cape.SurvivalRegression(**COX),
     "logistic": cape.LogisticRegression("ill", ["x"]),
     "glm logistic": cape.GLM("ill", ["x"], family="binomial"),
     "linear": cape.LinearRegression("y", ["x"]),

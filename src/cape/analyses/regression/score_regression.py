@@ -66,7 +66,6 @@ MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
 _HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
 _ODDS = ("log-odds", "probits")  # predictors whose ends are probabilities of 0 and 1
-_LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
 _LOOK, _LAST = Parts(0.14, 0.5, 0.5, 0.8), Parts(0.60, 0.2, 0.5, 0.0)
@@ -152,6 +151,7 @@ class ScoreRegression(Analysis):
         falls: how fast rows get fewer with the length of their scores, with caps and without.
         slower: whether they may get fewer more slowly, as a histogram shows.
         bent: how far the curvature may leave the last step off, in parts of it.
+        unsettled: standard errors that a last step may leave: more are worth a warning.
         gathers: whether earlier scores count in where a step asks next.
     """
 
@@ -159,6 +159,7 @@ class ScoreRegression(Analysis):
     predictor: ClassVar[str] = "predictors"
     falls: ClassVar[tuple[float, float]] = (FALLS, FALLS_UNCAPPED)
     bent: ClassVar[float] = BENT
+    unsettled: ClassVar[float] = 0.5
     gathers: ClassVar[bool] = False
     slower: ClassVar[bool] = False
     clustered: ClassVar[bool] = True
@@ -276,6 +277,10 @@ class ScoreRegression(Analysis):
         """Return what the curvature at a point is expected to be, whose coordinates whiten it at the weights
         before; None for the same."""
         return None
+
+    def _expecting(self, step: ScoreStep, marginals: Marginals) -> ScoreStep:
+        """Return the first step with what is known of its curvature beforehand."""
+        return step
 
     def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
         """Return lengths with how many are expected beyond what is seen, if that is known."""
@@ -408,10 +413,13 @@ class ScoreRegression(Analysis):
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if step.lengths is not None and step.score_noise:
-                step = replace(step, lengths=self._supposing(step.lengths, block, marginals, step.count))
+                lengths = self._supposing(step.lengths, block, marginals, step.count)
+                step = replace(step, lengths=lengths)
                 if self.slower:
-                    falls = step.lengths.falling(self.falls[self.cap != "auto"])
-            if steps and asked_of == family:
+                    falls = lengths.falling(self.falls[self.cap != "auto"])
+            if not steps:
+                step = self._expecting(step, marginals)
+            elif asked_of == family:
                 expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
                 step = replace(step, expected=expected).with_earlier(steps[-1], moved)
             asked_of = family
@@ -554,6 +562,8 @@ class ScoreRegression(Analysis):
         error = np.maximum(np.sqrt(np.maximum(np.diag(sampling + privacy), 0.0)), 1e-150)
         left = np.sqrt(np.maximum(np.diag(to @ found.unsettled @ to.T), 0.0)) / error
         hidden = np.clip(np.abs(np.diag(found.pull)), 0.0, 1.0)
+        private = np.diag(found.noise + found.clipped + found.unsettled + found.hidden)
+        hidden = np.where(np.sqrt(private) >= self._possible(design, schema), 1.0, hidden)
         return Fitted(
             units,
             steps,
@@ -608,7 +618,7 @@ class ScoreRegression(Analysis):
         apart = None if same or empty else self._separated(fitted)
         if apart is not None:
             found.append(apart)
-        elif fitted.left > _LEFT and not (same or empty):
+        elif fitted.left > self.unsettled and not (same or empty):
             found.append(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
@@ -634,7 +644,7 @@ class ScoreRegression(Analysis):
     def _separated(self, fitted: Fitted) -> str | None:
         """Return a text on features that separate rows with one target from all others, or nearly so."""
         last, units = fitted.steps[-1], fitted.units
-        if not last.endless and not (self.predictor in _ODDS and fitted.left > _LEFT):
+        if not last.endless and not (self.predictor in _ODDS and fitted.left > self.unsettled):
             return None
         width = 1 + len(units.names)
         change = self._by_x(last.point.turn.T @ last.change, units).reshape(-1, width)[:, 1:]

@@ -43,6 +43,7 @@ _STEEPEST = 20.0  # a shape that is possible where noise hides it
 _LEVEL = 40.0  # the logarithm of what a row expects until the upper bound, likewise
 _NEARER, _FURTHER = 0.3, 4.0  # times the shape: what a step leaves of it at least, and makes of it at most
 _UNEVEN = 1.0  # the SD of what rows expect, in its mean, where the law is true
+_ROUND = 0.3  # of the events: what the curvature is off by where it is guessed
 _TYPICAL = 1e4  # rows, where nothing is known
 
 
@@ -97,6 +98,7 @@ class SurvivalRegression(ScoreRegression):
     predictor: ClassVar[str] = "log-hazards"
     falls: ClassVar[tuple[float, float]] = (0.3, 0.3)
     bent: ClassVar[float] = 0.35
+    unsettled: ClassVar[float] = 0.9
     gathers: ClassVar[bool] = True
     slower: ClassVar[bool] = True
     time: str
@@ -129,23 +131,8 @@ class SurvivalRegression(ScoreRegression):
             if name in (time, event, entry):
                 raise InvalidInput(f"the feature {name!r} must not be time, event or entry as well")
         given = score_arguments(time, found, rounds=rounds, intercept=False, norm=norm, cap=cap)
-        self._set(
-            time=time,
-            event=event,
-            entry=entry,
-            distribution=distribution,
-            **{key: value for key, value in given.items() if key not in ("target", "intercept")},
-        )
-
-    @property
-    def target(self) -> str:  # type: ignore[override]
-        """The time."""
-        return self.time
-
-    @property
-    def intercept(self) -> bool:  # type: ignore[override]
-        """There is always a level."""
-        return True
+        self._set(**given | {"intercept": True}, time=time, event=event)
+        self._set(entry=entry, distribution=distribution)
 
     @property
     def _shaped(self) -> bool:
@@ -252,6 +239,18 @@ class SurvivalRegression(ScoreRegression):
         point = Point.first(weights, turn, math.sqrt(share), share, uneven=_UNEVEN, noise=noise, count=count)
         return point, design, times
 
+    def _expecting(self, step: ScoreStep, marginals: Marginals) -> ScoreStep:
+        """Return the first step with the curvature that coordinates were chosen to have: that of as many
+        whitened rows as there are events."""
+        if not step.curvature_noise:
+            return step
+        assert isinstance(marginals, Looked)
+        begun = marginals.times.begun(step.count, shaped=False)
+        doubt = math.hypot(_ROUND * begun.events, min(begun.doubt, step.count))
+        here, there = step.curvature_noise**-2, doubt**-2
+        likely = (here * step.curvature + there * begun.events * np.eye(step.width)) / (here + there)
+        return replace(step, curvature=likely, curvature_noise=(here + there) ** -0.5)
+
     def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
         """Return lengths with those of made-up rows that follow the law at the present weights."""
         assert isinstance(block, LawScores)
@@ -265,7 +264,8 @@ class SurvivalRegression(ScoreRegression):
             had, events / max(int(had.sum()), 1), max(count - events, 0.0) / max(int((~had).sum()), 1)
         )
         places = np.searchsorted(lengths.edges, found, side="right")
-        return replace(lengths, expected=np.bincount(places, each, len(lengths.edges) + 1))
+        expected = np.bincount(places, each, len(lengths.edges) + 1)
+        return replace(lengths, expected=np.asarray(expected, np.float64))
 
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return weights whose shape is not far from the step's: the most likely ones, as the step has it."""
@@ -321,7 +321,7 @@ class SurvivalRegression(ScoreRegression):
     ) -> AnalysisResult:
         """Return the model of what these steps say."""
         fitted = self._fitted(steps, marginals, design, schema)
-        slopes, shape = fitted.estimates[self._kept], ()
+        slopes, shape = fitted.estimates[self._kept], tuple[Estimate, ...]()
         if self._shaped:
             last = fitted.estimates[-1]
             shape = (Estimate("shape", last.value, last.sampling, last.privacy, (0.0, math.inf)),)
@@ -363,7 +363,9 @@ class SurvivalRegression(ScoreRegression):
             yield self.changed(features=self.features[:many])
 
     def keys(self) -> dict[str, Any]:
-        return {**super().keys(), "features": list(self.features)}
+        found = super().keys()
+        del found["target"], found["intercept"]
+        return {**found, "features": list(self.features)}
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""
