@@ -175,9 +175,12 @@ def _errors(joint: Joint) -> list[float]:
 
 
 def by_feature(hidden: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    """Return the largest part that noise hides of each feature's coefficients, of several predictors."""
+    """Return the largest part that noise hides of each feature's coefficients, of several predictors.
+
+    What is no feature's, such as a shape, counts by its own name.
+    """
     found = dict.fromkeys(names, 0.0)
     for label, part in hidden.items():
-        name = label if label in found else label[: label.rindex(" [")]
-        found[name] = max(found[name], part)
+        name = label if label in found else label.rpartition(" [")[0] or label
+        found[name] = max(found.get(name, 0.0), part)
     return found

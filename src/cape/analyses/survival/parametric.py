@@ -351,6 +351,7 @@ class SurvivalRegression(ScoreRegression):
             steps[-1].count,
             fitted.limited,
             self._note(fitted),
+            self._faults(fitted),
         )
         return AnalysisResult((*slopes, *shape), model)
 
