@@ -82,6 +82,7 @@ def models(features):
 
 
 COMPARISONS = {
+    "cox of groups": cape.Cox("years", "died", ["arm"]),
     "kaplan-meier": cape.KaplanMeier("years", "died", by="arm", bins=5),
     "log-rank": cape.LogRank("years", "died", by="arm", bins=5),
     "difference": cape.Difference("y", by="arm"),
@@ -114,11 +115,17 @@ NAMED = {  # fault: {kind: what the result says, without noise and with it}
         **dict.fromkeys(("gaussian", "gamma"), SAME),
         "linear": ("y does not vary", "Noise hides how much y varies"),
         "cox": (r"no events \(died=yes\)", r"Noise hides whether there are any events \(died=yes\)"),
+        "weibull": (r"no events \(died=yes\)", r"Noise hides whether there are any events \(died=yes\)"),
+        "cox of groups": (
+            r"no events \(died=yes\)",
+            "Nothing is known of the hazard of arm=old, arm=new and",
+        ),
         "kaplan-meier": ("no events in arm=new", "Noise hides whether there are any events in arm=new"),
         "log-rank": ("There are no events", "Noise hides whether there are any events"),
     },
     "empty": {
         **dict.fromkeys(COMPARISONS, NO_GROUP),
+        "cox of groups": ("Nobody has arm=none", "Nothing is known of the hazard of arm=none"),
         **dict.fromkeys(models(BOTH), NO_VALUE),
         **dict.fromkeys(("linear", "polynomial"), FLAT),
     },

@@ -21,7 +21,16 @@ from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.stats.capping import Marginal
 
-__all__ = ["by_feature", "empty_values", "sentence", "separated", "target_fault", "together", "unvaried"]
+__all__ = [
+    "by_feature",
+    "empty_values",
+    "no_events",
+    "sentence",
+    "separated",
+    "target_fault",
+    "together",
+    "unvaried",
+]
 
 _SURE = 3.5  # standard errors: a column whose coefficient is so far from 0 surely varies
 _WIDER = 10.0  # times: as wide an interval as two columns that vary together make
@@ -91,6 +100,17 @@ def target_fault(marginals: Marginals | None, target: str, schema: Schema) -> li
     named = joined([schema.title(f"{target}={value}") for value in few])
     who = f"Noise hides whether any row has {named}" if noise else f"No row has {named}"
     return [f"{who}: {'little' if noise else 'nothing'} can be said of what sets such rows apart."]
+
+
+def no_events(event: str, schema: Schema, until: str = "", *, noise: bool) -> str:
+    """Return a text on events that nobody has, or that noise hides."""
+    had = schema.title(f"{event}={schema.category(event).values[1]}")
+    few = (
+        f"noise hides whether there are any events ({had})"
+        if noise
+        else f"there are no events ({had}){until}"
+    )
+    return f"{few}: nothing can be said of any coefficient"
 
 
 def together(joint: Joint, plain: Collection[str], schema: Schema, said: Collection[str]) -> list[str]:

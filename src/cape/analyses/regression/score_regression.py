@@ -55,7 +55,16 @@ from cape.stats.score_steps import (
     next_point,
 )
 
-__all__ = ["Fitted", "Named", "ScoreRegression", "Scored", "plain_design", "score_arguments", "warn"]
+__all__ = [
+    "HIDDEN",
+    "Fitted",
+    "Named",
+    "ScoreRegression",
+    "Scored",
+    "plain_design",
+    "score_arguments",
+    "warn",
+]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
@@ -64,7 +73,7 @@ MARGINALS = 0.06  # the share of the first stage
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
-_HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
+HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
 _ODDS = ("log-odds", "probits")  # predictors whose ends are probabilities of 0 and 1
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
@@ -625,14 +634,14 @@ class ScoreRegression(Analysis):
                 "help"
             )
         parts = by_feature(dict(fitted.hidden), fitted.units.names)
-        hidden = [name for name, part in parts.items() if part >= _HIDDEN]
+        hidden = [name for name, part in parts.items() if part >= HIDDEN]
         if hidden:
             every = np.array([*parts.values()])
             found.append(unreliable([*parts], every, noise=last.curvature_noise > 0))
         for text in found:
             warn(text)
         features, plain = fitted.units.design.sources, set(fitted.units.design.features)
-        every_hidden = {*hidden, *(label for label, part in fitted.hidden if part >= _HIDDEN)}
+        every_hidden = {*hidden, *(label for label, part in fitted.hidden if part >= HIDDEN)}
         return (
             *(sentence(text, fitted.units.names) for text in found),
             *same,
@@ -659,7 +668,7 @@ class ScoreRegression(Analysis):
     def _note(self, fitted: Fitted) -> str:
         """Return what the estimates are."""
         hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
-        names = [name for name, part in hidden.items() if part >= _HIDDEN]
+        names = [name for name, part in hidden.items() if part >= HIDDEN]
         if names:
             budget = " at this budget" if last.curvature_noise else ""
             return (

@@ -14,11 +14,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from cape.analyses.regression.faults import no_events, sentence
 from cape.analyses.regression.inference import largest
 from cape.analyses.regression.marginals import Marginals, marginals_query
 from cape.analyses.regression.multinomial_query import choice_query, moved
 from cape.analyses.regression.score_query import Parts, check_few
-from cape.analyses.regression.score_regression import Named, Scored, ScoreRegression, score_arguments
+from cape.analyses.regression.score_regression import (
+    HIDDEN,
+    Fitted,
+    Named,
+    Scored,
+    ScoreRegression,
+    score_arguments,
+    warn,
+)
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
 from cape.analyses.survival.parametric_start import Looked, TimesSeen, blocks_of
 from cape.analyses.survival.proportional import MOST_MOVED, MOST_WEIGHTS, terms
@@ -354,6 +363,16 @@ class SurvivalRegression(ScoreRegression):
             self._faults(fitted),
         )
         return AnalysisResult((*slopes, *shape), model)
+
+    def _faults(self, fitted: Fitted, empty: str = "") -> tuple[str, ...]:
+        """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it."""
+        marginals, noise = fitted.marginals, fitted.steps[-1].score_noise > 0
+        hidden = max((part for _, part in fitted.hidden), default=0.0)
+        if isinstance(marginals, Looked) and not marginals.times.clear and (hidden >= HIDDEN or not noise):
+            text = no_events(self.event, fitted.units.schema, noise=noise)
+            warn(text)
+            return (sentence(text),)
+        return super()._faults(fitted, empty)
 
     def _steepest(self, schema: Schema) -> dict[str, float]:
         return typical.steepest(schema, self.event, self.features)

@@ -27,6 +27,7 @@ __all__ = ["Begun", "Looked", "TimesSeen", "blocks_of"]
 
 EQUAL, HALVED = 16, 16  # bins, and how often the first is halved
 SHAPED = 0.5  # the SD of the logarithm of the shape that is expected before anything is seen
+_CLEAR = 1.5  # standard deviations of noise: with fewer events nothing is known
 _SURE = 3.3  # standard deviations of noise
 _NARROWEST, _WIDEST = 0.05, 20.0  # of a shape
 _ROUNDS = 50
@@ -118,6 +119,11 @@ class TimesSeen:
     def crowded(self) -> bool:
         """Whether rows are seen in the first bin."""
         return bool(self._left[0] > _SURE * max(self.noise * math.sqrt(self.sorts), 1e-9))
+
+    @property
+    def clear(self) -> bool:
+        """Whether the number of events stands out of noise."""
+        return float(self.events.sum()) > _CLEAR * self.noise * math.sqrt(len(self.events))
 
     def begun(self, count: float, *, shaped: bool) -> Begun:
         """Return the law whose expected events are those that are seen, by bin; `count` rows there are."""
