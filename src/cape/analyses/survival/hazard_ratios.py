@@ -313,8 +313,8 @@ def logarithms(ratios: HazardRatios | None, labels: Sequence[str]) -> tuple[Esti
     found = [unknown(label, -MOST, MOST) for label in labels]
     for place in known[1:]:
         assert ratios is not None  # it knows of groups
-        errors = (
+        drawn, noise = (
             math.sqrt(max(float(each[place, place]), 0.0)) for each in (ratios.sampling, ratios.privacy)
         )
-        found[place - 1] = Estimate(labels[place - 1], float(ratios.values[place]), *errors)
+        found[place - 1] = Estimate(labels[place - 1], float(ratios.values[place]), drawn, noise)
     return tuple(found)
