@@ -117,7 +117,7 @@ def _linear(asked: Regression, name: str, fit: Fit, held: Holdings) -> AnalysisR
         math.nan,
         Joint(tuple(each.label for each in estimates), ((-math.inf, math.inf),) * len(estimates)),
         "unknown",
-        name,
+        method=name,
     )
     return AnalysisResult(estimates, model)
 

@@ -89,6 +89,7 @@ class Choices(VectorBlock):
         lengths: the edges between which lengths of scores are counted; the last bin is open.
         deviance: the largest deviance of a row that counts; 0 if they are not asked for.
         weighted: whether the column beside the target weights rows.
+        persons: how many rows of a person count at most, as in `Scores`.
     """
 
     weights: tuple[float, ...]
@@ -100,6 +101,12 @@ class Choices(VectorBlock):
     lengths: tuple[float, ...] = ()
     deviance: float = 0.0
     weighted: bool = False
+    persons: int = 1
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it adds up by person."""
+        return self.persons > 1
 
     @property
     def size(self) -> int:
@@ -147,7 +154,7 @@ class Choices(VectorBlock):
             of_roots = chance.repeat(len(roots) // len(chance))
             for each, part, place, unit in (
                 (roots, of_roots, 2, self.curve),
-                (scores, chance, 4, self.bound**2),
+                (scores, chance, 4, (self.persons * self.bound) ** 2),
             ):
                 total = (each * part[:, None]).T @ each / unit
                 sums[place] += np.diagonal(total)
@@ -265,7 +272,7 @@ def _logistic(eta: Floats) -> Floats:
 
 class _Choices(ScoreSums):
     def __init__(self, block: Choices, run: Pass) -> None:
-        super().__init__(block.size, block.lengths, block.deviance, run)
+        super().__init__(block.size, block.lengths, block.deviance, run, block.persons)
         self._block, self._schema = block, run.schema
 
     def add(self, part: Part) -> None:
@@ -275,6 +282,7 @@ class _Choices(ScoreSums):
             column = self._schema.number(block.design.beside[-1])
             cells = column.middle + column.half / ONE * rows.beside[-1]
             share = np.clip(cells / column.high, 0.0, 1.0)
+        persons = part.persons_of(rows.complete)
         for some in self._several(len(codes)):
             found = block.at(
                 np.ascontiguousarray(rows.x[:, some]), codes[some], None if share is None else share[some]
@@ -283,7 +291,7 @@ class _Choices(ScoreSums):
             scores = clip_rows(found.scores, block.bound, nearest=True)
             roots = clip_products(found.roots, block.curve).reshape(-1, block.size)
             deviance = block.shortened(found.deviance) if block.deviance else found.deviance
-            self.put(scores, roots, lengths, deviance)
+            self.put(scores, roots, lengths, deviance, None if persons is None else persons[some])
 
     def _several(self, rows: int) -> Iterator[slice]:
         """Yield rows in parts whose arrays stay small."""

@@ -16,7 +16,7 @@ from cape.blocks.design import Design
 from cape.blocks.parts import Part
 from cape.blocks.times import Times
 from cape.blocks.typical import Shape
-from cape.core.arrays import Floats, Integers
+from cape.core.arrays import Flags, Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
 
@@ -87,22 +87,28 @@ class FollowUp:
         """Return how many cells the axis has."""
         return self.many(schema) * self.times.bins
 
+    def complete(self, part: Part, design: Design) -> Flags:
+        """Return which rows miss nothing."""
+        there = (self.times.exits(part) >= 0) & (self.times.events(part) >= 0)
+        for name in self.strata:
+            there &= part.codes(name) >= 0
+        if self.times.entry is not None:
+            there &= ~np.isnan(part.numbers(self.times.entry))
+        found = part.vectors(design).complete
+        return there if found is None else there & found
+
     def of(self, part: Part, design: Design) -> tuple[Floats, Stretches]:
         """Return the vectors, one column a row, and the stretches of the rows that miss nothing."""
         rows = part.vectors(design)
         time, exits, events = part.numbers(self.times.time), self.times.exits(part), self.times.events(part)
-        there = (exits >= 0) & (events >= 0)
+        there = self.complete(part, design)
         stratum = np.zeros(part.rows, np.int64)
         for name in self.strata:
-            codes = part.codes(name)
-            there &= codes >= 0
-            stratum = stratum * len(part.schema.category(name).values) + codes
+            stratum = stratum * len(part.schema.category(name).values) + part.codes(name)
         entry = None if self.times.entry is None else part.numbers(self.times.entry)
-        if entry is not None:
-            there &= ~np.isnan(entry)
         x = rows.x
         if rows.complete is not None:
-            x, there = x[:, there[rows.complete]], there & rows.complete
+            x = x[:, there[rows.complete]]
         elif not there.all():
             x = x[:, there]
         if not there.all():

@@ -27,9 +27,10 @@ from cape.blocks.design import Design
 from cape.blocks.exposure import typical_rows
 from cape.blocks.follow_up import FollowUp, Stretches
 from cape.blocks.parts import Part, Pass
+from cape.blocks.person_sums import PersonProducts
 from cape.blocks.steps import ONE
 from cape.core import check
-from cape.core.arrays import Floats
+from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
 from cape.noise import exact_products
@@ -77,6 +78,8 @@ class HazardScores(Block):
         groups: for each cell the number of its group; empty if means are not asked for.
         trend: g for each cell, from -1 to 1; empty if it is not asked for.
         lengths: the edges between which lengths of scores are counted; the last bin is open.
+        persons: how many rows of a person count at most. Where these are several, the spread is tt', added up
+            over persons, in units of (persons bound)²: t is what the scores of a person add up to.
     """
 
     design: Design
@@ -94,6 +97,12 @@ class HazardScores(Block):
     groups: tuple[int, ...] = ()
     trend: tuple[float, ...] = ()
     lengths: tuple[float, ...] = ()
+    persons: int = 1
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it adds up by person."""
+        return self.persons > 1
 
     @property
     def many(self) -> int:
@@ -158,7 +167,7 @@ class HazardScores(Block):
         """The sums of typical rows whose follow-up does not depend on their features."""
         x, stretches = typical_rows(self.design, self.follow_up, schema)
         summer = _HazardScores(self, Pass("", schema))
-        summer.take(x, stretches)
+        summer.take(x, stretches, np.arange(x.shape[1]))
         arrays = self.arrays(schema)
         return tuple(
             rows / x.shape[1] * np.asarray(each, np.float64) * 2.0**-array.bits
@@ -179,15 +188,17 @@ class _HazardScores:
         self._lengths = np.zeros(len(block.lengths) + 1, np.int64)
         self._score, self._trend = run.total(width), run.total(width)
         self._curvature, self._spread = run.total(width, width), run.total(width, width)
+        self._products = PersonProducts(width, block.persons, run) if block.persons > 1 else None
         self._level, self._means = run.total(self._strata), run.total(block.many, width)
         self._cells = CellSums(self._rates, block.reach, self._bins, run, FINER)
 
     def add(self, part: Part) -> None:
         block = self._block
-        self.take(*block.follow_up.of(part, block.design))
+        there = block.follow_up.complete(part, block.design) if block.by_person else None
+        self.take(*block.follow_up.of(part, block.design), part.persons_of(there))
 
-    def take(self, x: Floats, rows: Stretches) -> None:
-        """Add rows: vectors in steps, one column a row, and where they are on the axis."""
+    def take(self, x: Floats, rows: Stretches, persons: Integers | None = None) -> None:
+        """Add rows: vectors in steps, one column a row, where they are on the axis, and whose they are."""
         block, rates = self._block, self._rates
         log = away_along(block.weights, x, block.centre).clip(-_STEEPEST, _STEEPEST)
         r = expit(log) / expit(-log)  # its exponential, by a function of one number at a time
@@ -204,7 +215,10 @@ class _HazardScores:
         root = clip_rows(roots.T, math.sqrt(block.curve), nearest=True)
         self._count += len(r)
         self._score.add(finer(_shortened(scores, block.bound), score, block.bound, FINER).sum(axis=0))
-        self._spread.add(exact_products(np.ascontiguousarray(score.T, np.float64)))
+        if self._products is None:
+            self._spread.add(exact_products(np.ascontiguousarray(score.T, np.float64)))
+        else:
+            self._products.add(score, persons)
         self._curvature.add(exact_products(np.ascontiguousarray(root.T, np.float64)))
         level = np.rint(((rows.event - expected) / block.reach).clip(-1.0, 1.0) * ONE)
         self._level.add(np.bincount(rows.exit // self._bins, level, self._strata).astype(np.int64))
@@ -232,7 +246,8 @@ class _HazardScores:
     def result(self) -> Sums:
         above = np.triu_indices(len(self._block.weights), 1)
         found = [self._count, self._score.result()]
-        for total in (self._curvature.result(), self._spread.result()):
+        spread = self._spread if self._products is None else self._products
+        for total in (self._curvature.result(), spread.result()):
             found += [np.diagonal(total).copy(), total[above]]
         found += [self._level.result(), self._cells.result()]
         if self._block.groups:

@@ -56,9 +56,9 @@ class Kept:
         rows = part.vectors(self.design)
         start, self._filled = self._filled, self._filled + rows.count
         self._x[start : self._filled] = rows.x.T
-        if self._persons is not None and part.persons is not None:
-            whose = part.persons if rows.complete is None else part.persons[rows.complete]
-            self._persons[start : self._filled] = whose
+        people = part.persons_of(rows.complete)
+        if self._persons is not None and people is not None:
+            self._persons[start : self._filled] = people
         if self._y is not None:
             self._y[start : self._filled] = rows.y
             self._beside[:, start : self._filled] = rows.beside
@@ -83,8 +83,9 @@ class Kept:
             if self._y is not None:
                 part[width] = self._y[start:stop]
                 part[width + 1 :] = self._beside[:, start:stop]
+            people = None if self._persons is None else self._persons[start:stop]
             for each in summers:
-                each.add(Part.kept(self.schema, self.design, Vectors(part, width)))
+                each.add(Part.kept(self.schema, self.design, Vectors(part, width), people))
         return [each.result() for each in summers]
 
 

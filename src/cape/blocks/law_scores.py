@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from cape.blocks.scores import (
 from cape.blocks.steps import ONE
 from cape.blocks.times import Times
 from cape.core import check
-from cape.core.arrays import Floats
+from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
 
@@ -92,6 +92,7 @@ class LawScores(Block):
         shaped: whether the shape is a weight; otherwise it is 1.
         lengths: the edges between which lengths of scores are counted; the last bin is open.
         least, most: the parts of the span to which times are cut.
+        persons: how many rows of a person count at most, as in `Scores`.
     """
 
     design: Design
@@ -104,6 +105,12 @@ class LawScores(Block):
     lengths: tuple[float, ...] = ()
     least: float = LEAST
     most: float = 1.0
+    persons: int = 1
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it adds up by person."""
+        return self.persons > 1
 
     @property
     def deviance(self) -> float:
@@ -162,13 +169,15 @@ class LawScores(Block):
             for name, at in ((self.times.time, ranks[0]), (self.times.entry, ranks[2]))
         )
         assert time is not None  # there is a time
-        summer = _LawScores(self, Pass("", schema))
+        summer = _LawScores(replace(self, persons=1), Pass("", schema))
         summer.take(np.ascontiguousarray(x), self.followed(schema, time, entry, event))
         arrays = self.arrays(schema)
-        return tuple(
+        found = [
             rows / _TYPICAL * np.asarray(each, np.float64) * 2.0**-array.bits
             for each, array in zip(summer.result(), arrays, strict=True)
-        )
+        ]
+        found[4:6] = [each / self.persons**2 for each in found[4:6]]  # the spread
+        return tuple(found)
 
     def _typical(self, schema: Schema, name: str, ranks: Floats) -> Floats:
         column = schema.number(name)
@@ -255,7 +264,7 @@ def _exp(log: Floats) -> Floats:
 
 class _LawScores(ScoreSums):
     def __init__(self, block: LawScores, run: Pass) -> None:
-        super().__init__(block.size, block.lengths, 0.0, run)
+        super().__init__(block.size, block.lengths, 0.0, run, block.persons)
         self._block, self._schema = block, run.schema
 
     def add(self, part: Part) -> None:
@@ -273,17 +282,17 @@ class _LawScores(ScoreSums):
             x = x[:, there]
         entry = None if entry is None else entry[there]
         event = (codes[there] == 1).astype(np.float64)
-        self.take(x, block.followed(part.schema, time[there], entry, event))
+        self.take(x, block.followed(part.schema, time[there], entry, event), part.persons_of(there))
 
-    def take(self, x: Floats, rows: Followed) -> None:
-        """Add rows: vectors in steps, one column a row, and when they leave and enter."""
+    def take(self, x: Floats, rows: Followed, persons: Integers | None = None) -> None:
+        """Add rows: vectors in steps, one column a row, when they leave and enter, and whose they are."""
         block = self._block
         for some in self._several(x.shape[1]):
             scores, roots = block.at(np.ascontiguousarray(x[:, some]), rows.chosen(some))
             lengths = np.sqrt(along((1.0,) * block.size, np.ascontiguousarray((scores**2).T), 1.0))
             steps = clip_rows(scores, block.bound, nearest=True)
             shorter = clip_products(roots, block.curve).reshape(-1, block.size)
-            self.put(steps, shorter, lengths, np.zeros(0))
+            self.put(steps, shorter, lengths, np.zeros(0), None if persons is None else persons[some])
 
     def _several(self, rows: int) -> Iterator[slice]:
         """Yield rows in parts whose arrays stay small."""

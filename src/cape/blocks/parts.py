@@ -53,9 +53,9 @@ class Part:
         self._vectors: dict[Design, Vectors] = {}
 
     @classmethod
-    def kept(cls, schema: Schema, design: Design, vectors: Vectors) -> Part:
+    def kept(cls, schema: Schema, design: Design, vectors: Vectors, persons: Integers | None = None) -> Part:
         """Return a part of which there are only vectors."""
-        part = cls(schema, {}, vectors.count, partial(Converter, schema))
+        part = cls(schema, {}, vectors.count, partial(Converter, schema), persons)
         part._vectors[design] = vectors
         return part
 
@@ -87,6 +87,10 @@ class Part:
         return Part(
             self.schema, columns, int(np.count_nonzero(rows)), partial(Converter, self.schema), people
         )
+
+    def persons_of(self, complete: Flags | None) -> Integers | None:
+        """Return whose each of the complete rows is, where that is known; None says that all are."""
+        return self.persons if self.persons is None or complete is None else self.persons[complete]
 
     def vectors(self, design: Design) -> Vectors:
         """Return the vectors of the complete rows; they stand in a buffer that the next part uses again."""

@@ -22,6 +22,7 @@ import numpy as np
 from cape.blocks.block import T_BITS, Array, Sums, VectorBlock
 from cape.blocks.clip import inside
 from cape.blocks.parts import Part, Pass
+from cape.blocks.person_sums import PersonProducts
 from cape.blocks.steps import ONE
 from cape.core.arrays import Floats, Integers
 from cape.core.errors import InvalidInput
@@ -44,10 +45,18 @@ class Sandwich(VectorBlock):
     Attributes:
         weights: b, the constant first.
         directions: the rows of D, each with as many numbers.
+        persons: how many rows of a person count at most. Where these are several, the sum is that over
+            persons of tt', t being what the w of a person add up to, over that number.
     """
 
     weights: tuple[float, ...]
     directions: tuple[tuple[float, ...], ...]
+    persons: int = 1
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it adds up by person."""
+        return self.persons > 1
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
@@ -76,6 +85,7 @@ class _Sandwich:
         self._whole, self._places = _whole(np.array([block.weights, *block.directions], np.float64))
         many = len(block.directions)
         self._total = run.total(many, many)
+        self._products = PersonProducts(many, block.persons, run) if block.persons > 1 else None
 
     def add(self, part: Part) -> None:
         rows = part.vectors(self._design)
@@ -98,10 +108,13 @@ class _Sandwich:
         outside = np.flatnonzero(lengths > ONE * ONE)
         if outside.size:
             w[:, outside] = inside(w[:, outside].T.astype(np.int64)).T
-        self._total.add(exact_products(w))
+        if self._products is None:
+            self._total.add(exact_products(w))
+        else:
+            self._products.add(w.T.astype(np.int64), part.persons_of(rows.complete))
 
     def result(self) -> Sums:
-        total: Integers = self._total.result()
+        total: Integers = (self._total if self._products is None else self._products).result()
         return np.diagonal(total).copy(), total[np.triu_indices(len(total), 1)]
 
 

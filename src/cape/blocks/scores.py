@@ -27,6 +27,7 @@ from cape.blocks.clip import clip_rows
 from cape.blocks.design import Design
 from cape.blocks.families import Family, Logit
 from cape.blocks.parts import Part, Pass
+from cape.blocks.person_sums import PersonProducts
 from cape.blocks.steps import ONE
 from cape.blocks.units import Units
 from cape.core import check
@@ -84,6 +85,8 @@ class Scores(VectorBlock):
         offset: whether the first column beside the target is added to w·x.
         weighted: whether the last column beside the target weights rows.
         cap: narrower bounds for a target that is a number, at which its cells are cut.
+        persons: how many rows of a person count at most. Where these are several, the spread is tt', added up
+            over persons, in units of (persons bound)²: t is what the scores of a person add up to.
     """
 
     weights: tuple[float, ...]
@@ -96,6 +99,12 @@ class Scores(VectorBlock):
     offset: bool = False
     weighted: bool = False
     cap: tuple[float, float] | None = None
+    persons: int = 1
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it adds up by person."""
+        return self.persons > 1
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
@@ -141,7 +150,7 @@ class Scores(VectorBlock):
         h = h * np.minimum(1.0, self.curve / np.maximum(h * length**2, _SMALLEST))
         sums[0] += chance.sum()
         sums[1] += (chance * g).sum(axis=1) @ u / self.bound
-        for place, each, unit in ((2, h, self.curve), (4, g * g, self.bound**2)):
+        for place, each, unit in ((2, h, self.curve), (4, g * g, (self.persons * self.bound) ** 2)):
             total = (u * (chance * each).sum(axis=1)[:, None]).T @ u / unit
             sums[place] += np.diagonal(total)
             sums[place + 1] += total[above]
@@ -209,17 +218,31 @@ class Scores(VectorBlock):
 class ScoreSums:
     """Sums of clipped scores of so many entries with what goes with them, part by part."""
 
-    def __init__(self, width: int, edges: tuple[float, ...], deviance: float, run: Pass) -> None:
+    def __init__(
+        self, width: int, edges: tuple[float, ...], deviance: float, run: Pass, persons: int = 1
+    ) -> None:
         self._edges, self._with_deviance = edges, deviance > 0
         self._count, self._lengths = np.zeros(1, np.int64), np.zeros(len(edges) + 1, np.int64)
         self._score, self._deviance = run.total(width), run.total(1)
         self._curvature, self._spread = run.total(width, width), run.total(width, width)
+        self._products = PersonProducts(width, persons, run) if persons > 1 else None
 
-    def put(self, scores: Integers, roots: Integers, lengths: Floats, deviance: Floats) -> None:
-        """Add rows: their scores, the roots of their curvature, one or several a row, and the others."""
+    def put(
+        self,
+        scores: Integers,
+        roots: Integers,
+        lengths: Floats,
+        deviance: Floats,
+        persons: Integers | None = None,
+    ) -> None:
+        """Add rows: their scores, the roots of their curvature, one or several a row, the others, and whose
+        they are."""
         self._count += len(scores)
         self._score.add(scores.sum(axis=0))
-        self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
+        if self._products is None:
+            self._spread.add(exact_products(np.ascontiguousarray(scores.T, np.float64)))
+        else:
+            self._products.add(scores, persons)
         self._curvature.add(exact_products(np.ascontiguousarray(roots.T, np.float64)))
         if self._edges:
             self._lengths += counted(self._edges, lengths)
@@ -230,7 +253,8 @@ class ScoreSums:
         """Return the sums as `score_arrays` has them."""
         above = np.triu_indices(self._score.size, 1)
         found = [self._count, self._score.result()]
-        for total in (self._curvature.result(), self._spread.result()):
+        spread = self._spread if self._products is None else self._products
+        for total in (self._curvature.result(), spread.result()):
             found += [np.diagonal(total).copy(), total[above]]
         if self._edges:
             found.append(self._lengths)
@@ -241,7 +265,7 @@ class ScoreSums:
 
 class _Scores(ScoreSums):
     def __init__(self, block: Scores, run: Pass) -> None:
-        super().__init__(len(block.weights), block.lengths, block.deviance, run)
+        super().__init__(len(block.weights), block.lengths, block.deviance, run, block.persons)
         self._block, self._schema = block, run.schema
 
     def add(self, part: Part) -> None:
@@ -260,7 +284,7 @@ class _Scores(ScoreSums):
         g, h, lengths, deviance = block.at(eta, y, u, share)
         scores = clip_rows((g * u).T, block.bound, nearest=True)
         roots = clip_rows((np.sqrt(h) * u).T, math.sqrt(block.curve), nearest=True)
-        self.put(scores, roots, lengths, deviance)
+        self.put(scores, roots, lengths, deviance, part.persons_of(rows.complete))
 
     def _number(self, name: str, steps: Floats) -> Floats:
         """Return a column in its own unit."""

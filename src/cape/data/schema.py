@@ -99,6 +99,11 @@ class Schema(Framed, Mapping[str, Column]):
     def open(self) -> bool:
         return self.where is not None or (self.person is not None and self.person.open)
 
+    @property
+    def rows_of_person(self) -> int:
+        """How many rows of one person may count at a site."""
+        return 1 if self.person is None else self.person.rows
+
     def only(self, where: str) -> Schema:
         """Return the schema of the rows among these for which a condition is true."""
         from cape.data.expressions import parse

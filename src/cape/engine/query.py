@@ -195,6 +195,8 @@ class Analysis(ABC):
     """Whether what it releases is to draw synthetic rows from: a site may forbid that."""
     slopes: ClassVar[bool] = False
     """Whether an estimate that is named after a column is what one unit more of it does."""
+    clustered: ClassVar[bool] = False
+    """Whether sampling errors allow for alike rows of a person; else results say that they do not."""
 
     where: str | None = field(default=None, kw_only=True, repr=False)
     laplace: bool = field(default=False, init=False, repr=False, compare=False)

@@ -267,12 +267,34 @@ class Release(Shown):
         return self.analysis.figures(self)
 
     def notes(self) -> Sequence[str]:
-        """Return what they say of it besides, in sentences, cells outside bounds, and what lost sites did."""
-        return [*sentences(self.outside or (), self.schema), *self.analysis.notes(self), *self._losses()]
+        """Return what they say of it besides, in sentences, cells outside bounds, rows that are taken to be
+        independent, and what lost sites did."""
+        return [
+            *sentences(self.outside or (), self.schema),
+            *self.analysis.notes(self),
+            *self._independence(),
+            *self._losses(),
+        ]
 
     def findings(self) -> Sequence[str]:
         """Return its main numbers in words."""
         return self.analysis.findings(self)
+
+    def _independence(self) -> list[str]:
+        """Say so where several rows of a person count in sampling errors as rows of several persons.
+
+        Sums over a person's k rows vary by at most k times as much as if these were independent.
+        """
+        person = self.guarantee.person
+        if person is None or person.rows == 1 or not any(each.sampling > 0 for each in self.estimates):
+            return []
+        if self.analysis.clustered:
+            return ["Standard errors are cluster-robust: rows of a person need not be independent."]
+        return [
+            f"Standard errors, intervals and tests take rows as independent, and up to {person.rows} rows a "
+            "person count: if rows of a person are alike, sampling errors are up to "
+            f"{person.rows**0.5:.2g} times as large. [person.row] makes one row of a person's."
+        ]
 
     def _losses(self) -> list[str]:
         if self.growth <= _GREW:

@@ -51,7 +51,7 @@ from cape.learning.optimisers import SGD, Adam, Momentum, Optimiser
 from cape.privacy import dominating_mu, gaussian, noise_for_mu, subsampled
 from cape.secagg.parameters import MAX_STEPS
 
-__all__ = ["WATCHED", "Descent", "Diverged", "Training", "rows_of_person"]
+__all__ = ["WATCHED", "Descent", "Diverged", "Training"]
 
 
 _OPTIMISERS: dict[str, Callable[[float], Optimiser]] = {"sgd": SGD, "momentum": Momentum, "adam": Adam}
@@ -64,11 +64,6 @@ _TOO_LARGE = 1e6  # parameters beyond it are useless, and the run stops
 
 class Diverged(CapeError):
     """The parameters diverged: the steps so far are spent, the rest are not."""
-
-
-def rows_of_person(schema: Schema) -> int:
-    """Return how many rows of one person may count at a site."""
-    return 1 if schema.person is None else schema.person.rows
 
 
 @dataclass(frozen=True)
@@ -205,7 +200,7 @@ class Descent(Analysis):
         alone = math.sqrt(1 + beside)
         moved = math.sqrt(4 + beside) if neighbours == "replace-one" else alone
         scales = (1.0, WATCHED, WATCHED) if self.training.watched else (1.0,)
-        whole = math.sqrt((4 if neighbours == "replace-one" else 1) + rows_of_person(schema) ** 2 * beside)
+        whole = math.sqrt((4 if neighbours == "replace-one" else 1) + schema.rows_of_person**2 * beside)
         clipped = getattr(block, "by_person", False)
         return Query((block,), (scales,), moved, norm=alone, of_person=whole if clipped else None)
 

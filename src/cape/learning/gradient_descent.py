@@ -16,7 +16,7 @@ from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.query import AnalysisResult
 from cape.learning.checkpoint import fingerprint
-from cape.learning.descent import Descent, Training, history_table, rows_of_person
+from cape.learning.descent import Descent, Training, history_table
 from cape.show import Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
@@ -86,7 +86,7 @@ class GradientDescent(Descent):
             len(self.first),
             clip,
             self.training.sampling,
-            by_person=rows_of_person(schema) > 1,
+            by_person=schema.rows_of_person > 1,
         )
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:

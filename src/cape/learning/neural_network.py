@@ -17,7 +17,7 @@ from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.query import AnalysisResult
-from cape.learning.descent import WATCHED, Descent, Training, history_table, rows_of_person
+from cape.learning.descent import WATCHED, Descent, Training, history_table
 from cape.show import Figure, Line, Mark, Shown, Table
 from cape.show.numbers import count, number
 from cape.show.plain import plain
@@ -118,7 +118,7 @@ class NeuralNetwork(Descent):
             clip,
             self.training.sampling,
             bound,
-            by_person=rows_of_person(schema) > 1,
+            by_person=schema.rows_of_person > 1,
         )
 
     def found(self, schema: Schema, parameters: Floats, history: Floats) -> AnalysisResult:

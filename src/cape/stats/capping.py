@@ -105,6 +105,9 @@ def marginal(
     widths = np.diff(edges)
     share = min(max(SHARE, HIDDEN * noise / total), MOST_SHARE)
     low, high = _quantile(edges, weights, share), _quantile(edges, weights, 1 - share)
+    alone = np.flatnonzero(weights > 0)
+    if len(alone) == 1:  # where in its bin a column lies that hardly varies is not known
+        low, high = float(edges[alone[0]]), float(edges[alone[0] + 1])
     mean, sd = _moments(edges, weights, low, high)
     sd = max(sd, 1e-9 * float(edges[-1] - edges[0]))
     capped = (

@@ -152,6 +152,9 @@ class ScoreStep:
             other; what that leaves of noise counts. With 0 all noise counts.
         expected: what is known of the curvature beforehand, per row and in units of `bend`, toward which it
             is shrunk; None for the identity.
+        rounding: what rounding of other sums may show of curvature where nothing varies.
+        persons: how many rows of a person count at most. Where these are several, the spread is that of what
+            persons add up to, and clipping may have taken so many times as much of it.
     """
 
     point: Point
@@ -169,6 +172,8 @@ class ScoreStep:
     left: float = BENT
     blocks: int = 0
     expected: Floats | None = None
+    rounding: float = 0.0
+    persons: int = 1
 
     @property
     def width(self) -> int:
@@ -285,7 +290,8 @@ class ScoreStep:
         """Eigenvalues and axes of the likely curvature, below which one noise hides it, and rounding."""
         likely, _, noise = self._shrunk
         values, vectors = np.linalg.eigh((likely + likely.T) / 2)
-        flat = max(_FLAT * float(values[-1]), _ROUNDED * self.point.curve * self.count, 1e-300)
+        rounded = max(_ROUNDED * self.point.curve * self.count, self.rounding)
+        flat = max(_FLAT * float(values[-1]), rounded, 1e-300)
         edge = _HIDDEN * spectral(self.width, noise)
         return values, vectors, edge + flat, flat
 
@@ -439,7 +445,7 @@ def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
     most = np.minimum(1.0, 2 * possible / error)
     noisy, clipped, unsettled, hidden = (most[:, None] * each * most for each in privacy)
     weights = np.where(most < 1, np.clip(weights, -possible, possible), weights)
-    sampling = seen(spread + beyond.spread * shape)
+    sampling = seen(spread + step.persons * beyond.spread * shape)
     return Errors(weights, sampling, noisy, clipped, unsettled, hidden, pull)
 
 

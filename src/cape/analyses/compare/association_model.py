@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.empty import empty_groups
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
@@ -73,9 +74,9 @@ class AssociationModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return the tests, and which categories are compared."""
-        found = [_said("Test of independence", self.test)]
+        found = [*self._empty, _said("Test of independence", self.test, self.noise)]
         if self.by_order:
-            found.append(_said("Test for trend over the order of categories", self.trend))
+            found.append(_said("Test for trend over the order of categories", self.trend, self.noise))
         if len(self.estimates) > 1:
             (first, second), (_, event) = (self.schema.category(name).values for name in self.columns)
             down, across = self.columns
@@ -84,6 +85,17 @@ class AssociationModel(Shown):
                 f"Risks and odds are those of {self.schema.title(f'{across}={event}')}, for "
                 f"{' compared with '.join(compared)}."
             )
+        return found
+
+    @property
+    def _empty(self) -> list[str]:
+        """What is to be said of values that nobody has."""
+        found = []
+        for axis, name in enumerate(self.columns):
+            margin, noise = self.counts.sum(axis=1 - axis), self.noise * self.counts.shape[1 - axis] ** 0.5
+            values = self.schema.category(name).values
+            sizes = {value: (float(each), noise) for value, each in zip(values, margin, strict=True)}
+            found += empty_groups(name, sizes, self.schema)
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,9 +115,10 @@ def _title(label: str) -> str:
     return _SHOWN.get(label, label)
 
 
-def _said(what: str, test: Independence | None) -> str:
+def _said(what: str, test: Independence | None, noise: float) -> str:
     if test is None:
-        return f"There is too much noise for a {what[0].lower()}{what[1:]}."
+        why = "There is too much noise" if noise else "There are too few rows, or too few values that occur,"
+        return f"{why} for a {what[0].lower()}{what[1:]}."
     return (
         f"{what}, privacy noise counted: chi-square = {test.statistic:.2f} with "
         f"{count(test.freedom, 'degree')} of freedom, {p_said(test.p_value)}."

@@ -17,6 +17,7 @@ from cape.analyses.columns import OfColumns
 from cape.analyses.compare.correlation_test_model import CorrelationModel
 from cape.analyses.describe.covariance import Correlation, product_sums
 from cape.analyses.describe.histogram import one_hot
+from cape.analyses.empty import same_everywhere
 from cape.blocks import Axis, Counts
 from cape.blocks.bins import rising
 from cape.core import check
@@ -25,11 +26,12 @@ from cape.data import Schema
 from cape.engine.arguments import names
 from cape.engine.query import AnalysisResult, Answer, Neighbours, Query
 from cape.stats.correlations import Products, products, rank_products
-from cape.stats.estimates import unknown, warn_of_unknown
+from cape.stats.estimates import is_unknown, unknown, warn_of_unknown
 
 __all__ = ["CorrelationTest"]
 
 _METHODS = ("pearson", "spearman")
+_CLEAR = 2.0  # times its noise: a variance that is larger is not none
 _BINS, _MOST_BINS = 8, 1 << 10
 
 
@@ -94,8 +96,9 @@ class CorrelationTest(OfColumns):
         estimate = unknown(label, -1.0, 1.0) if found is None else found.estimate(label)
         warn_of_unknown([estimate])
         test = None if found is None else found.test
+        same = self._same(answer) if is_unknown(estimate) and self.method == "pearson" else ()
         return AnalysisResult(
-            [estimate], CorrelationModel(self.columns, self.method, answer.schema, estimate, test)
+            [estimate], CorrelationModel(self.columns, self.method, answer.schema, estimate, test, same)
         )
 
     def describe(self) -> str:
@@ -119,6 +122,16 @@ class CorrelationTest(OfColumns):
     def _products(self, answer: Answer) -> Products | None:
         matrix = product_sums(answer, self.columns)
         return None if matrix is None else products(matrix)
+
+    def _same(self, answer: Answer) -> tuple[str, ...]:
+        """Return sentences on columns that do not vary, as far as is seen."""
+        matrix = product_sums(answer, self.columns)
+        if matrix is None:
+            return ()
+        columns = [(name, matrix.column(i)) for i, name in enumerate(self.columns)]
+        flat = [name for name, one in columns if not one.variance > max(_CLEAR * one.variance_noise, 1e-12)]
+        noisy = any(one.variance_noise > 0 for _, one in columns)
+        return tuple(same_everywhere(flat, answer.schema, noisy=noisy))
 
     def _ranks(self, answer: Answer) -> Products | None:
         ((table,),), ((noise,),) = answer.sums, answer.noise

@@ -21,13 +21,14 @@ __all__ = ["CorrelationModel"]
 
 @dataclass(frozen=True, repr=False)
 class CorrelationModel(Shown):
-    """A test of a correlation, and the correlation."""
+    """A test of a correlation, and the correlation; `same` is said of columns that do not vary."""
 
     columns: tuple[str, ...]
     method: str
     schema: Schema
     estimate: Estimate
     test: Independence | None
+    same: tuple[str, ...] = ()
 
     @property
     def p_value(self) -> float | None:
@@ -48,8 +49,8 @@ class CorrelationModel(Shown):
         """Return the test."""
         what = f"{self.method.title()}'s test of independence"
         if self.test is None:
-            return [f"There is too much noise for {what}."]
-        return [f"{what}, privacy noise counted: {p_said(self.test.p_value)}."]
+            return [*self.same, f"There is too much noise, or too little that varies, for {what}."]
+        return [*self.same, f"{what}, privacy noise counted: {p_said(self.test.p_value)}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

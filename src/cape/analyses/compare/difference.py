@@ -135,7 +135,19 @@ class Difference(OfColumns):
         ]
         estimates = [estimate for each in comparisons for estimate in each.estimates]
         warn_of_unknown(estimates)
-        return AnalysisResult(estimates, DifferenceModel(self.by, schema, tuple(comparisons)))
+        return AnalysisResult(
+            estimates, DifferenceModel(self.by, schema, tuple(comparisons), self._sizes(sums, values))
+        )
+
+    def _sizes(
+        self, sums: Mapping[str, Sequence[Sums]], values: Sequence[Any]
+    ) -> tuple[tuple[Any, float, float], ...]:
+        """Return the rows of each group in the column that has most of them, with their noise."""
+        found = []
+        for place, value in enumerate(values):
+            most = max((sums[name][place] for name in self.columns), key=lambda each: each.count)
+            found.append((value, float(most.count), float(most.count_noise)))
+        return tuple(found)
 
     def _typical(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Estimates:
         """As by default, but for SMDs of a common size: the larger one is, the more noise in SDs counts."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.empty import empty_groups
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
@@ -53,11 +54,12 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class DifferenceModel(Shown):
-    """Means of groups compared, column by column."""
+    """Means of groups compared, column by column; `sizes` of groups, with their noise."""
 
     by: str
     schema: Schema
     comparisons: tuple[Comparison, ...]
+    sizes: tuple[tuple[Any, float, float], ...] = ()
 
     def p_value(self, column: str) -> float | None:
         """Return the P value of the test that all groups have the same mean; None if noise hides a group."""
@@ -103,14 +105,15 @@ class DifferenceModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return the tests that all means are equal, and what the numbers are."""
-        found = []
+        found = empty_groups(
+            self.by, {value: (rows, noise) for value, rows, noise in self.sizes}, self.schema
+        )
+        noisy = any(noise > 0 for _, _, noise in self.sizes) or not self.sizes
         for each in self.comparisons:
             name, test = self.schema.label(each.column), each.overall
             if test is None:
-                found.append(
-                    f"There is too much noise to test whether groups differ in {name}, or nobody is in one "
-                    "of them; leave an empty group out with where."
-                )
+                why = "There is too much noise" if noisy else "There are too few rows in a group"
+                found.append(f"{why} to test whether groups differ in {name}.")
             elif len(each.means) > 2:
                 found.append(
                     f"Welch's test that all groups have the same mean of {name}, privacy noise counted: "

@@ -91,7 +91,9 @@ class RankTest(Analysis):
         warn_of_unknown(estimates)
         there = all(present(float(row.sum()), noise * math.sqrt(counts.shape[1])) for row in counts)
         test = ranked(counts, noise) if there else None
-        model = RankTestModel(self.column, self.by, answer.schema, tuple(estimates), test)
+        rows = noise * math.sqrt(counts.shape[1])
+        sizes = tuple((value, float(row.sum()), rows) for value, row in zip(values, counts, strict=True))
+        model = RankTestModel(self.column, self.by, answer.schema, tuple(estimates), test, sizes)
         return AnalysisResult(estimates, model)
 
     def describe(self) -> str:

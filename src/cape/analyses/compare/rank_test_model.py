@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.empty import empty_groups
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS
@@ -20,13 +21,14 @@ __all__ = ["RankTestModel"]
 
 @dataclass(frozen=True, repr=False)
 class RankTestModel(Shown):
-    """A rank test, and how often a value of one group exceeds one of another."""
+    """A rank test, and how often a value of one group exceeds one of another; `sizes` have their noise."""
 
     column: str
     by: str
     schema: Schema
     estimates: tuple[Estimate, ...]
     test: Independence | None
+    sizes: tuple[tuple[Any, float, float], ...] = ()
 
     @property
     def p_value(self) -> float | None:
@@ -45,12 +47,18 @@ class RankTestModel(Shown):
     def notes(self) -> Sequence[str]:
         """Return the test."""
         name = f"{'Mann–Whitney' if len(self.estimates) == 1 else 'Kruskal–Wallis'} test"
+        empty = empty_groups(
+            self.by, {value: (rows, noise) for value, rows, noise in self.sizes}, self.schema
+        )
         if self.test is None:
-            return [f"There is too much noise for the {name}."]
+            noisy = any(noise > 0 for _, _, noise in self.sizes)
+            why = "There is too much noise" if noisy else "There are too few rows"
+            return [*empty, f"{why} for the {name}."]
         return [
+            *empty,
             f"{name} of {self.schema.label(self.column)}, ties and privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
-            f"{p_said(self.test.p_value)}."
+            f"{p_said(self.test.p_value)}.",
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.empty import empty_groups
 from cape.data import Number, Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, extent
@@ -118,7 +119,7 @@ class TableOneModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return what P and SMD are."""
-        left = [self._left_out] if self._left_out else []
+        left = [*self._empty, *([self._left_out] if self._left_out else [])]
         if not self.balances:
             return left
         tests = {each.test: isinstance(self.schema[each.column], Number) for each in self.balances}
@@ -133,6 +134,18 @@ class TableOneModel(Shown):
         if hidden:
             found.append(f"There is too much noise, or nothing varies, for a test of {', '.join(hidden)}.")
         return found
+
+    @property
+    def _empty(self) -> list[str]:
+        """What is to be said of groups in which nobody is."""
+        if self.by is None:
+            return []
+        found = {e.label: e for e in self.estimates}
+        sizes = {}
+        for value in self.schema.category(self.by).values:
+            if (size := found.get(f"n | {self.by}={value}")) is not None:
+                sizes[value] = size.value, size.privacy
+        return empty_groups(self.by, sizes, self.schema)
 
     @property
     def _left_out(self) -> str:

@@ -27,6 +27,7 @@ from cape.stats.estimates import Estimate, unknown
 from cape.stats.score_steps import ScoreStep
 
 __all__ = [
+    "ALPHA",
     "AtLeast",
     "alpha_of",
     "deviance_of",
@@ -36,6 +37,7 @@ __all__ = [
     "share_of",
 ]
 
+ALPHA = "alpha"
 _FEW = 3.0  # times its noise: below that a number is not known
 
 
@@ -110,13 +112,20 @@ def deviance_of_constant(
     return deviance.value + max(quadratic, 0.0), noise
 
 
-def alpha_of(steps: Sequence[ScoreStep], mean: float) -> float:
+def alpha_of(steps: Sequence[ScoreStep], mean: float, family: Family | None = None) -> float:
     """Return the alpha of a negative binomial with which the spread of scores is their curvature, on average.
 
-    At a typical mean m the variance of the target is what the spread says, times (1 + alpha m)²; it should be
+    Without noise that is found by iteration, from the ratio of the two at the last alpha: with a mean m it is
+    about (1 + alpha m) over (1 + last alpha m). With noise that would follow the noise. There, at a typical
+    mean m, the variance of the target is what the spread says, times (1 + alpha m)²; it should be
     m (1 + alpha m).
     """
     last = steps[-1]
+    if not last.score_noise and isinstance(family, NegativeBinomial):
+        if last.persons > 1:  # what a person's rows add up to says nothing of the variance of one
+            return family.alpha
+        ratio = float(np.trace(last.spread)) / max(float(np.trace(last.curvature)), 1e-300)
+        return max((ratio * (1 + family.alpha * mean) - 1) / mean, 1e-3)
     size, bend = last.point.size**2, last.point.bend
     if last.lengths is not None:
         seen = last.lengths.typical()
@@ -135,10 +144,12 @@ def dispersion(step: ScoreStep, likelihood: Likelihood, family: Family) -> Estim
     if likelihood.family == "gaussian":
         total, freedom = deviance_of(step), max(step.count - width, 1.0)
         value = total.value / freedom
-        sampled = value * math.sqrt(2 / freedom)
+        sampled = value * math.sqrt(2 * step.persons / freedom)  # rows of a person may be alike
         return Estimate("dispersion", value, sampled, total.privacy / freedom, (0.0, math.inf))
     if isinstance(family, NegativeBinomial):
-        return Estimate("alpha", family.alpha, 0.0, 0.0, (0.0, math.inf))
+        return Estimate(ALPHA, family.alpha, 0.0, 0.0, (0.0, math.inf))
+    if step.persons > 1:  # the spread of what a person's rows add up to, not of targets
+        return unknown("dispersion", 0.0, math.inf)
     beyond = 0.0 if step.point.beyond is None else step.point.beyond.spread
     spread, curvature = float(np.trace(step.spread)) + beyond, float(np.trace(step.curvature))
     if not curvature > _FEW * step.curvature_noise * math.sqrt(2 * width):

@@ -195,7 +195,9 @@ class GLM(ScoreRegression):
         if self.weights is not None and schema.number(self.weights).low < 0:
             raise InvalidInput(f"weights {self.weights!r} must have a lower bound of at least 0")
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Family:
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> Family:
         """Return the family, with the dispersion that the last step shows."""
         if self.family != "negative-binomial":
             return self.likelihood.made(1.0)
@@ -204,7 +206,7 @@ class GLM(ScoreRegression):
         if not steps:
             extra = float(chance @ (y - mean) ** 2) - mean
             return self.likelihood.made(max(extra, 0.1 * mean**2) / mean**2)
-        return self.likelihood.made(alpha_of(steps, mean))
+        return self.likelihood.made(alpha_of(steps, mean, last))
 
     def _block(self, point: Point, design: Design, family: Family, marginals: Marginals | None) -> Scores:
         block = super()._block(point, design, family, marginals)
@@ -310,6 +312,7 @@ class GLM(ScoreRegression):
             fitted.joint.test(*fitted.units.names),
             fitted.limited,
             fitted.means,
+            self._faults(fitted),
         )
         return AnalysisResult(kept, model)
 

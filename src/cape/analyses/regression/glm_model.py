@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from cape.analyses.regression.diagnostics import AtLeast
+from cape.analyses.regression.diagnostics import ALPHA, AtLeast
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
 from cape.analyses.regression.limited import NOTHING, Limited
+from cape.analyses.regression.misfit import misfit_of
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
 from cape.blocks.design import Design
@@ -29,9 +30,6 @@ from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
 __all__ = ["GLMModel"]
-
-_COUNTS = ("poisson", "negative-binomial")
-_MISFIT = 1.5  # the deviance per row from which on a family of counts does not fit
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +53,7 @@ class GLMModel(Tested, Portable):
         score_test: Wald's test of whether no feature matters.
         limited: what was capped and shortened.
         means: released means of numeric features: where the reference is.
+        faults: what is wrong with the data or the fit, in sentences.
     """
 
     target: str
@@ -76,6 +75,7 @@ class GLMModel(Tested, Portable):
     score_test: WaldTest
     limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -179,11 +179,8 @@ class GLMModel(Tested, Portable):
         if self.dispersion is not None:
             fit.append(_said(self.dispersion))
         notes = [self.calibration, f"{fit[0][0].upper()}{'; '.join(fit)[1:]}."]
-        if self.family in _COUNTS and self.deviance.interval()[0] > _MISFIT * self.count:
-            notes.append(
-                f"The deviance is {self.deviance.value / self.count:.2g} per row, where that of this family "
-                "is about 1: the family does not fit, and means and ratios may be far off."
-            )
+        if self.misfit:
+            notes.append(self.misfit)
         if not math.isnan(self.score_test.p):
             notes.append(f"Test that no feature matters (Wald): {p_said(self.score_test.p)}.")
         if self.reference is not None:
@@ -193,7 +190,12 @@ class GLMModel(Tested, Portable):
             what += "" if self.offset is None else f", with {self.schema.label(self.offset)} (offset) 0,"
             notes.insert(0, self.reference.said(what, self._mean))
         notes.append("Standard errors are robust: they do not assume the variance that the family has.")
-        return [*notes, *self.limited.notes(self.schema, self.count)]
+        return [*self.faults, *notes, *self.limited.notes(self.schema, self.count)]
+
+    @property
+    def misfit(self) -> str:
+        """A sentence where the family certainly does not fit, with what to ask instead; else nothing."""
+        return misfit_of(self.family, self.dispersion, self.deviance, self.count)
 
     def _mean(self, predictor: float) -> float:
         return float(self._likelihood.made(1.0).mean(np.array([predictor]))[0])
@@ -213,18 +215,27 @@ class GLMModel(Tested, Portable):
                 "steps": self.rounds,
                 "rows": self.count,
                 **{
-                    name: None if e is None else {"value": e.value, "interval": e.interval()}
+                    name: None if e is None else {"value": e.value, "interval": _ends(e)}
                     for name, e in fits.items()
                 },
                 "score_test": self.score_test.to_dict(),
                 "covariance": self.covariance.to_dict(),
                 "limited": self.limited.to_dict(),
+                "faults": list(self.faults),
+                "misfit": self.misfit or None,
             }
         )
 
 
+def _ends(estimate: Estimate) -> tuple[float, float] | None:
+    """Return an interval; None for a number that was held fixed, whose error is not known."""
+    return None if estimate.label == ALPHA else estimate.interval()
+
+
 def _said(estimate: Estimate) -> str:
     low, high = estimate.interval()
+    if estimate.label == ALPHA:
+        return f"{ALPHA} {number(estimate.value)} (found by earlier steps, and held fixed in the last)"
     if isinstance(estimate.at, AtLeast):
         return f"{estimate.label} {number(estimate.value)} (at least {number(low)})"
     if not high - low < math.inf or estimate.at is not None:

@@ -114,6 +114,11 @@ class LinearRegression(Analysis):
         _ = self.design  # refuses a target among the features
 
     @property
+    def clustered(self) -> bool:  # type: ignore[override]
+        """Whether sampling errors allow for several rows of a person."""
+        return self.errors == "robust"
+
+    @property
     def design(self) -> Design:
         return Design(self.features, self.target, self.norm)
 
@@ -145,10 +150,11 @@ class LinearRegression(Analysis):
             return self._result(read)
         known, shares = read.known, self.stages()
         unit = answer.noise[0][0] / asked.scales[0][0] / asked.sensitivity * math.sqrt(shares[0])
-        unit *= sensitivity(len(known.values) - (not self.intercept), neighbours)
+        persons = schema.rows_of_person  # the unit is that of a person's rows, which these sums count as one
+        unit *= persons * sensitivity(len(known.values) - (not self.intercept), neighbours)
         for share, doubt in zip(shares[1:], (_MOST_DOUBT, _DOUBT), strict=True):
             noise = unit / math.sqrt(share)
-            meat = Meat.of(known, noise, doubt, centred=self.intercept)
+            meat = Meat.of(known, noise, doubt, centred=self.intercept, persons=persons)
             answer = yield meat.query(self.design, schema, neighbours)
             known = meat.read(answer, read.sums.count)
             if meat.whole and meat.length**2 * noise <= _DOUBT:
@@ -169,8 +175,6 @@ class LinearRegression(Analysis):
         sums, found, known, units, joint = read.sums, read.fit, read.known, read.units, read.joint
         estimates = joint.estimates
         column = units.schema.number(self.target)
-        if any(estimate.within[0] > -math.inf for estimate in estimates):
-            read.warn()
         raw = column.half * units.values(np.concatenate([[found.intercept], found.weights]))
         raw[0] += column.middle
         model = LinearModel(
@@ -189,6 +193,7 @@ class LinearRegression(Analysis):
             math.nan if known is None else known.noise / max(known.smallest, 1e-300),
             joint,
             self.errors,
+            read.faults,
         )
         return AnalysisResult(estimates, model)
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
+from cape.analyses.regression.faults import sentence, together
 from cape.analyses.regression.inference import Coefficients, Unsure, coefficients, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.moments import SecondMoments
@@ -21,6 +23,7 @@ from cape.core.errors import TooNoisyWarning, outside
 __all__ = ["INTERCEPT", "Reading"]
 
 INTERCEPT = "intercept"
+_HIDDEN = 0.5  # of a coefficient: what noise, or another column that repeats it, hides
 
 _LESS = "GLM with the family 'gaussian' needs less where bounds are much wider than residuals."
 
@@ -97,8 +100,26 @@ class Reading:
         limits[0] = column.middle - float(slopes[0]), column.middle + float(slopes[0])
         return tuple(limits[not self.intercept :])
 
-    def warn(self) -> None:
-        """Warn of coefficients that noise hides, or that do not vary."""
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the data, as sentences, with a warning of what spoils the fit."""
+        found = []
+        if self.known is not None and math.isnan(self.known.explained):
+            target = self.units.schema.label(self.target)
+            found.append(
+                f"Noise hides how much {target} varies: how much of that the features explain is not known."
+                if self.sums.yy_noise
+                else f"{target} does not vary: there is nothing that features could explain."
+            )
+        if any(estimate.within[0] > -math.inf for estimate in self.joint.estimates):
+            found.insert(0, sentence(self._warned(), self.units.names))
+        hidden = () if self.known is None else self.known.hidden
+        said = [name for name, part in zip(self.units.names, hidden, strict=False) if part > _HIDDEN]
+        found += together(self.joint, set(self.units.design.features), self.units.schema, said)
+        return tuple(found)
+
+    def _warned(self) -> str:
+        """Warn of coefficients that noise hides, or that do not vary, and return it."""
         sums, known = self.sums, self.known
         if known is None:
             text = (
@@ -109,11 +130,9 @@ class Reading:
             text = unreliable(self.units.names, known.hidden, noise=sums.xx_noise > 0)
             if sums.xx_noise > 0:
                 text += f" {_needed(known)}; {_LESS}"
-        warnings.warn(
-            f"{text} Wide intervals assume that no column moves {self.target} by more than its whole range.",
-            TooNoisyWarning,
-            stacklevel=outside(),
-        )
+        text += f" Wide intervals assume that no column moves {self.target} by more than its whole range."
+        warnings.warn(text, TooNoisyWarning, stacklevel=outside())
+        return text
 
 
 def _needed(known: Coefficients) -> str:

@@ -54,6 +54,7 @@ class LinearModel(Tested, Portable):
         joint: the estimates together, with the covariances of their errors.
         errors: "robust" if sampling errors hold whatever residuals are like, "classical" if they do not,
             "unknown" if there are none.
+        faults: what is wrong with the data, in sentences.
     """
 
     link: ClassVar[str] = "identity"
@@ -73,6 +74,7 @@ class LinearModel(Tested, Portable):
     noise: float
     joint: Joint
     errors: str
+    faults: tuple[str, ...] = ()
 
     def predict(self, data: Any) -> Floats:
         """Return the target for each row, within its bounds; NaN where a feature is missing.
@@ -133,7 +135,7 @@ class LinearModel(Tested, Portable):
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
         if self.reference is not None:
             notes.insert(0, f"At reference: {self.reference.words}.")
-        notes.append(_ERRORS[self.errors])
+        notes = [*self.faults, *notes, _ERRORS[self.errors]]
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if self.noise > _HIDDEN:
@@ -159,6 +161,7 @@ class LinearModel(Tested, Portable):
                 "error": self.error,
                 "rows": self.rows,
                 "errors": self.errors,
+                "faults": list(self.faults),
                 "covariance": self.covariance.to_dict(),
             }
         )

@@ -96,7 +96,9 @@ class LogisticRegression(ScoreRegression):
                 f"the schema gives it {found}"
             )
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Family:
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> Family:
         return Logit()
 
     def _result(
@@ -109,7 +111,7 @@ class LogisticRegression(ScoreRegression):
     ) -> AnalysisResult:
         """Return the model of what these steps say."""
         fitted = self._fitted(steps, marginals, design, schema)
-        note = self._note(fitted)
+        note, faults = self._note(fitted), self._faults(fitted)
         if marginals is not None:
             note = f"{self._share_of(marginals, steps[-1].count, schema)} {note}"
         kept = fitted.estimates if self.intercept else fitted.estimates[1:]
@@ -128,6 +130,7 @@ class LogisticRegression(ScoreRegression):
             fitted.joint,
             fitted.limited,
             fitted.means,
+            faults,
         )
         return AnalysisResult(kept, model)
 

@@ -46,6 +46,7 @@ class LogisticModel(Tested, Portable):
         joint: the estimates together, with the covariances of their errors.
         limited: what was capped and shortened.
         means: released means of numeric features: where the reference is.
+        faults: what is wrong with the data or the fit, in sentences.
     """
 
     link: ClassVar[str] = "logit"
@@ -64,6 +65,7 @@ class LogisticModel(Tested, Portable):
     joint: Joint
     limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
+    faults: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -134,7 +136,7 @@ class LogisticModel(Tested, Portable):
         if self.reference is not None:
             what = f"the probability of {self.schema.label(self.target)} = {self.classes[1]}"
             found.insert(0, self.reference.said(what, lambda log_odds: float(expit(log_odds))))
-        return [*found, *self.limited.notes(self.schema, self.count)]
+        return [*self.faults, *found, *self.limited.notes(self.schema, self.count)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -151,5 +153,6 @@ class LogisticModel(Tested, Portable):
                 "threshold": self.threshold,
                 "covariance": self.covariance.to_dict(),
                 "limited": self.limited.to_dict(),
+                "faults": list(self.faults),
             }
         )

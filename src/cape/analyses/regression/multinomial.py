@@ -104,13 +104,13 @@ class ChoiceRegression(ScoreRegression):
         """Return how many log-odds, or thresholds, there are."""
         return len(schema.category(self.target).values) - 1
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> int:
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> int:
         """Return how many categories there are."""
         return self._free(schema) + 1
 
-    def _block(
-        self, point: Point, design: Design, family: int, marginals: Marginals | None
-    ) -> Choices:
+    def _block(self, point: Point, design: Design, family: int, marginals: Marginals | None) -> Choices:
         return Choices(
             design,
             tuple(map(float, point.weights)),
@@ -135,7 +135,7 @@ class ChoiceRegression(ScoreRegression):
     def _parts(self) -> list[Parts]:
         return [replace(part, curvature=max(part.curvature, _CURVATURE)) for part in super()._parts]
 
-    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+    def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         return moved(parts, neighbours)
 
     def _begin(
@@ -320,6 +320,7 @@ class ChoiceRegression(ScoreRegression):
             self._note(fitted),
             empty,
             fitted.limited,
+            self._faults(fitted, empty),
         )
         return AnalysisResult(fitted.estimates, model)
 

@@ -53,6 +53,7 @@ class ChoiceModel(Tested, Shown):
         calibration: what the estimates are.
         empty: a sentence on categories in which nobody is seen; empty if there are none.
         limited: what was capped and shortened.
+        faults: what is wrong with the data or the fit, in sentences.
     """
 
     target: str
@@ -69,6 +70,7 @@ class ChoiceModel(Tested, Shown):
     calibration: str
     empty: str
     limited: Limited
+    faults: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -140,6 +142,7 @@ class ChoiceModel(Tested, Shown):
             fit = f"Pseudo-R² (McFadden) {number(self.pseudo_r2.value)} ({number(low)} to {number(high)})."
         return [
             *([self.empty] if self.empty else []),
+            *self.faults,
             self.calibration,
             _KINDS[self.family],
             fit,
@@ -163,5 +166,6 @@ class ChoiceModel(Tested, Shown):
                 "pseudo_r2": self.pseudo_r2.value,
                 "covariance": self.covariance.to_dict(),
                 "limited": self.limited.to_dict(),
+                "faults": [*([self.empty] if self.empty else []), *self.faults],
             }
         )

@@ -19,7 +19,10 @@ row that is added, left out, or replaced by an incomplete one changes the sums, 
 
 Rounding adds nothing but a part of 2^-44, which is counted: the bounds are those of the integers that a block
 makes of s and of the roots of C, and the sums of products are those of these integers.
-Tested in tests/unit/analyses/regression/test_multinomial.py.
+
+Where several rows of a person count, `score_query` has the proof: its bound is this one, and half a step of
+2^-20 an entry by which the vectors in the spread are rounded is counted.
+Tested in tests/unit/analyses/regression/test_multinomial.py and test_clustered.py.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import math
 
 from cape.analyses.regression.score_query import Parts
 from cape.blocks import Choices, LawScores
+from cape.blocks.block import T_BITS
 from cape.engine.query import Neighbours, Query
 
 __all__ = ["choice_query", "moved"]
@@ -53,9 +57,12 @@ def choice_query(block: Choices | LawScores, parts: Parts, neighbours: Neighbour
     count = squared - alone if replace else alone * _COUNT
     deviance = _DEVIANCE if block.deviance else 0.0
     weights = [
-        count, 1.0, parts.curvature, 2 * parts.curvature, parts.spread, 2 * parts.spread,
+        count, 1.0, parts.curvature, 2 * parts.curvature,
+        block.persons**2 * parts.spread, 2 * block.persons**2 * parts.spread,
         *([lengths] if block.lengths else []),
         *([deviance] if block.deviance else []),
     ]  # fmt: skip
     sensitivity = math.sqrt((squared if replace else alone + count) + deviance)
+    if block.persons > 1:
+        sensitivity += 2 * math.ldexp(math.sqrt(block.size * parts.spread), 2 - T_BITS)
     return Query((block,), (tuple(1 / math.sqrt(each) for each in weights),), sensitivity * _FLOAT)

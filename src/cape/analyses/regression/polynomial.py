@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cape.analyses.regression.approximate import Approximation, Fitting, approximate
-from cape.analyses.regression.minimise import minimum
+from cape.analyses.regression.faults import sentence
+from cape.analyses.regression.inference import unreliable
+from cape.analyses.regression.minimise import Minimum, Objective, minimum
 from cape.analyses.regression.polynomial_estimate import estimates_of, objective_of, spread_of, warn
 from cape.analyses.regression.polynomial_model import PolynomialModel
 from cape.analyses.tensor_sums import joint, largest
@@ -24,6 +26,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Neighbours, Noise, Query
+from cape.stats.matrices import spectral
 
 __all__ = ["PolynomialLoss"]
 
@@ -32,6 +35,8 @@ _TYPICAL = 2.0  # the length of w that noise is shared out for
 _MOST_ENTRIES = 1 << 24
 _NEGLIGIBLE = 1e-12  # of the largest coefficient: what is smaller is left out
 _MOST_RIDGE = 1e50
+_HIDDEN = 0.5  # of a coefficient: what noise, or another column that repeats it, hides
+_FLAT = 1e-9  # of the rows: a curvature that rounding makes
 
 
 @dataclass(frozen=True, init=False)
@@ -166,6 +171,7 @@ class PolynomialLoss(Analysis):
             self.intercept,
             rows,
             found.ridge / max(rows, 1.0) * _unit(self.coefficients),
+            self._faults(objective, found, labels, max(rows, 1.0)),
         )
         return AnalysisResult(estimates, model)
 
@@ -194,6 +200,20 @@ class PolynomialLoss(Analysis):
         units = Units(Design(self.features, self.target, self.norm), schema)
         turn = units.matrix / math.sqrt(2) if self.intercept else units.matrix[1:, 1:]
         return ("intercept", *units.names)[not self.intercept :], np.asarray(turn)
+
+    def _faults(
+        self, objective: Objective, found: Minimum, labels: Sequence[str], rows: float
+    ) -> tuple[str, ...]:
+        """Return a sentence on features along which the loss is flat, as far as noise lets it be seen."""
+        bent = objective.hessian(found.weights)
+        values, vectors = np.linalg.eigh(bent)
+        noise = spectral(objective.width, math.sqrt(2) * objective.noise_of(2))
+        parts = (vectors[:, values <= noise + _FLAT * rows] ** 2).sum(axis=1)
+        shift = int(self.intercept)
+        names, parts = list(labels[shift:]), parts[shift:]
+        if not len(parts) or parts.max() < _HIDDEN:
+            return ()
+        return (sentence(unreliable(names, parts, noise=noise > 0), names),)
 
     def describe(self) -> str:
         degree = self.coefficients[-1][0]

@@ -32,6 +32,7 @@ class PolynomialModel(Shown):
         weights: the same for (1, x), or x, with x as sites make it.
         rows: how many complete rows there are, as released.
         ridge: what was added to the mean of the loss times |w|², infinite if w is 0.
+        faults: what is wrong with the data, in sentences.
     """
 
     target: str
@@ -44,6 +45,7 @@ class PolynomialModel(Shown):
     with_intercept: bool
     rows: float
     ridge: float
+    faults: tuple[str, ...] = ()
 
     def decision_function(self, data: Any) -> Floats:
         """Return x·w for each row: see `LinearModel.predict` for what data may be."""
@@ -62,7 +64,7 @@ class PolynomialModel(Shown):
         return forest(slopes, self.schema, "Change of the score")
 
     def notes(self) -> Sequence[str]:
-        return [f"Ridge {number(self.ridge)}."]
+        return [*self.faults, f"Ridge {number(self.ridge)}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients per what `per` says, those of predictions per unit."""
@@ -73,5 +75,6 @@ class PolynomialModel(Shown):
                 "predictions": {"intercept": self.intercept, "coefficients": self.coefficients},
                 "ridge": self.ridge,
                 "rows": self.rows,
+                "faults": list(self.faults),
             }
         )

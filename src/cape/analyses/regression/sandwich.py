@@ -24,7 +24,12 @@ Claim. One row changes the sum of ww', with entries off the diagonal counted twi
 replace-one (1 if there is one coefficient), and by 1 under add-remove, whatever was released before.
 Reason. The block gives ||w|| <= 1 certainly. ||ww' - zz'||² = |w|⁴ + |z|⁴ - 2 (w·z)² <= 2, attained by two
 orthogonal ones of length 1; |w² - z²| <= 1 in one dimension; ||ww'|| <= 1. An incomplete row adds nothing.
-Tested in tests/unit/analyses/regression/test_sandwich.py, where a search attains the bounds.
+
+*Persons.* Where k > 1 rows of a person count, the sum is that of tt' over persons, t what the w of a person
+add up to, over k: no longer than 1 either, so that a person moves the sum by as much as a row did, and S is
+k² times the sum. S says how far sampling of persons moves coefficients (Liang and Zeger 1986).
+Tested in tests/unit/analyses/regression/test_sandwich.py, where a search attains the bounds, and in
+test_clustered.py.
 """
 
 from __future__ import annotations
@@ -52,8 +57,9 @@ def sandwich_query(
 ) -> Query:
     """Return the sum of ww' for residuals at these weights of (1, x): proof at the head of the module."""
     rows = tuple(tuple(map(float, direction)) for direction in directions)
-    block = Sandwich(design, tuple(map(float, weights)), rows)
-    return Query((block,), ((1.0, math.sqrt(0.5)),), sensitivity(len(directions), neighbours))
+    moved, persons = sensitivity(len(directions), neighbours), schema.rows_of_person
+    block = Sandwich(design, tuple(map(float, weights)), rows, persons)
+    return Query((block,), ((1.0, math.sqrt(0.5)),), moved, of_person=moved if persons > 1 else None)
 
 
 def sensitivity(directions: int, neighbours: Neighbours) -> float:
@@ -72,6 +78,7 @@ class Meat:
         directions: C^-1/2 G^-1.
         length: R.
         whole: whether no row can be cut.
+        persons: how many rows of a person count at most.
     """
 
     known: Coefficients
@@ -80,12 +87,13 @@ class Meat:
     directions: Floats
     length: float
     whole: bool
+    persons: int = 1
 
     @classmethod
-    def of(cls, known: Coefficients, noise: float, doubt: float, *, centred: bool) -> Meat:
+    def of(cls, known: Coefficients, noise: float, doubt: float, *, centred: bool, persons: int = 1) -> Meat:
         """Return it, with a guess from errors as they are known.
 
-        `noise` is s, what the diagonal of the sum will have, and `doubt` is R² s.
+        `noise` is s, what the diagonal of S / R² will have, and `doubt` is R² s.
         """
         first = int(not centred)
         values, vectors = np.linalg.eigh((known.clear + known.privacy)[first:, first:])
@@ -94,7 +102,7 @@ class Meat:
         directions = inverse @ known.inverse[first:]
         longest = _longest(known.values, directions)
         allowed = math.sqrt(doubt / noise) if noise > 0 else math.inf
-        return cls(known, first, root, directions, min(allowed, longest), allowed >= longest)
+        return cls(known, first, root, directions, min(allowed, longest), allowed >= longest, persons)
 
     def query(self, design: Design, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the question."""
@@ -105,7 +113,7 @@ class Meat:
         (square, cross), (noise, above) = answer.sums[0], answer.noise[0]
         found = symmetric(square, cross)
         many = len(found)
-        unit = self.length**2 * rows / max(rows - many, 1.0)
+        unit = (self.persons * self.length) ** 2 * rows / max(rows - many, 1.0)
 
         def turned(matrix: Floats) -> Floats:
             return np.pad(unit * self.root @ matrix @ self.root, (self.first, 0))

@@ -26,7 +26,22 @@ or replaced by an incomplete one changes the sums, squared, by 1 + b + m + l + v
 Rounding moves each entry of s and z by at most three steps of 2^-20 and makes neither longer. Sums of
 products are those of truncated vectors, which are parallel no more: a difference of two rows moves by at
 most 6 sqrt(d) (1 + 2 sqrt(b) + 2 sqrt(m)) steps by that, and 8 in place of 6 are added.
-Tested in tests/unit/analyses/regression/test_score_query.py.
+
+*Persons.* Where n > 1 rows of a person count, the spread is that between persons (`blocks.person_sums`): a
+person adds SS' to it, and n (S, C, E, D) to the others: S, C, E and D are means over n places, of which a
+part q is filled. With the spread divided by a scale that is n times smaller, a person changes the sums by at
+most n sqrt(4 + 2 b + 2 l + v) under replace-one, if c <= 3 + b - m + l, and by n sqrt(1 + b + m + l + v + c)
+under add-remove.
+Reason. |S| <= q, |C| <= q because a mean of zz' is no longer than the longest, |E| <= q. Of C and C', without
+negative eigenvalues, and of E and E', without negative entries, the inner product is not negative:
+|C - C'|² <= q² + q'², and so for E. In the lengths r <= q and r' <= q' of S and S'
+
+    |S - S'|² + m |SS' - S'S''|² = r² + r'² + 2 r r' k + m (r⁴ + r'⁴ - 2 r² r'² k²)
+
+is convex, since 2 - 4 m >= 0, so each is 0 or q; at r = q and r' = q' the sum with b, l and c (q - q')² is
+convex in q and in q', so that each is 0 or 1: 1 + b + m + l + c, or at most 4 + 2 b + 2 l. Deviances differ
+by at most 1. Rounding moves t by half a step an entry, which the steps above cover.
+Tested in tests/unit/analyses/regression/test_score_query.py and test_clustered.py.
 """
 
 from __future__ import annotations
@@ -78,19 +93,27 @@ class Parts:
         parallel = 2 + 2 * together + 1 / (2 * together) if together >= 0.5 else 4.0
         return max(4 + self.curvature, parallel) + 2 * self.lengths
 
-    def moved(self, neighbours: Neighbours) -> float:
-        """Return by how much one row changes all of it, but for rounding."""
-        return math.sqrt(self.both if neighbours == "replace-one" else self.alone * (1 + _COUNT))
+    @property
+    def between(self) -> float:
+        """The squared difference of what two persons of several rows add, over that of their number."""
+        return 4 + 2 * self.curvature + 2 * self.lengths
+
+    def moved(self, neighbours: Neighbours, persons: int = 1) -> float:
+        """Return by how much one row, or one of the rows of a person, changes all of it, but for rounding."""
+        both = self.both if persons == 1 else self.between
+        return math.sqrt(both if neighbours == "replace-one" else self.alone * (1 + _COUNT))
 
 
 def score_query(block: Scores, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
     """Return the question for scores: proof at the head of the module."""
     replace = neighbours == "replace-one"
     alone = parts.alone if block.lengths else parts.alone - parts.lengths
-    both = parts.both if block.lengths else parts.both - 2 * parts.lengths
+    both = parts.both if block.persons == 1 else parts.between
+    both = both if block.lengths else both - 2 * parts.lengths
     count = both - alone if replace else alone * _COUNT
     weights = [
-        count, 1.0, parts.curvature, 2 * parts.curvature, parts.spread, 2 * parts.spread,
+        count, 1.0, parts.curvature, 2 * parts.curvature,
+        block.persons**2 * parts.spread, 2 * block.persons**2 * parts.spread,
         *([parts.lengths] if block.lengths else []),
         *([_DEVIANCE] if block.deviance else []),
     ]  # fmt: skip

@@ -16,6 +16,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from cape.analyses.regression.faults import (
+    by_feature,
+    empty_values,
+    sentence,
+    separated,
+    target_fault,
+    together,
+    unvaried,
+)
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.inference import largest, unreliable
 from cape.analyses.regression.joint import Joint, rows_of
@@ -56,6 +65,7 @@ MARGINALS = 0.06  # the share of the first stage
 MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
 _HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
+_ODDS = ("log-odds", "probits")  # predictors whose ends are probabilities of 0 and 1
 _LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
@@ -151,6 +161,7 @@ class ScoreRegression(Analysis):
     bent: ClassVar[float] = BENT
     gathers: ClassVar[bool] = False
     slower: ClassVar[bool] = False
+    clustered: ClassVar[bool] = True
     target: str
     features: tuple[str, ...]
     rounds: int | Literal["auto"]
@@ -213,13 +224,13 @@ class ScoreRegression(Analysis):
         """Raise `InvalidInput` for a target that the regression does not fit."""
         raise NotImplementedError
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Any:
-        """Return the family of the next step."""
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> Any:
+        """Return the family of the next step; `last` is that of the last one."""
         raise NotImplementedError
 
-    def _block(
-        self, point: Point, design: Design, family: Any, marginals: Marginals | None
-    ) -> Scored:
+    def _block(self, point: Point, design: Design, family: Any, marginals: Marginals | None) -> Scored:
         """Return the scores to ask for at a point."""
         cap = None
         if marginals is not None and self.target in marginals.numbers:
@@ -237,14 +248,20 @@ class ScoreRegression(Analysis):
             cap=cap,
         )
 
+    def _scores(
+        self, point: Point, design: Design, family: Any, marginals: Marginals | None, schema: Schema
+    ) -> Scored:
+        """Return the same, with the spread between persons where these have several rows."""
+        return replace(self._block(point, design, family, marginals), persons=schema.rows_of_person)
+
     def _asked(self, block: Scored, parts: Parts, schema: Schema, neighbours: Neighbours) -> Query:
         """Return the question for these scores."""
         assert isinstance(block, Scores)
         return score_query(block, parts, schema, neighbours)
 
-    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+    def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         """Return by how much one row changes all of a step, without deviances."""
-        return parts.moved(neighbours)
+        return parts.moved(neighbours, persons)
 
     def _blocks(self, schema: Schema) -> int:
         """Return how many predictors of the same features there are, whose curvatures are likely alike.
@@ -331,7 +348,7 @@ class ScoreRegression(Analysis):
         """Return a question like the last one, where nothing is known yet."""
         self._refuse(schema)
         point, design, family = self._supposed(schema)
-        block = self._block(point, design, family, None)
+        block = self._scores(point, design, family, None, schema)
         return self._asked(block, self._parts[-1], schema, neighbours)
 
     def _supposed(self, schema: Schema) -> tuple[Point, Design, Any]:
@@ -343,7 +360,7 @@ class ScoreRegression(Analysis):
         """Return what one step where nothing is known says by itself."""
         schema = answer.schema
         point, design, family = self._supposed(schema)
-        step = self._read(answer, self._block(point, design, family, None), point)
+        step = self._read(answer, self._scores(point, design, family, None, schema), point)
         return self._result([step], None, design, family, schema)
 
     def _refuse(self, schema: Schema) -> None:
@@ -374,7 +391,11 @@ class ScoreRegression(Analysis):
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
 
         def noise(place: int) -> float:
-            return unit * self._change(parts[place], neighbours) / math.sqrt(shares[place + 1])
+            return (
+                unit
+                * self._change(parts[place], neighbours, schema.rows_of_person)
+                / math.sqrt(shares[place + 1])
+            )
 
         point, design, family = self._begin(marginals, schema, noise(0), count)
         steps: list[ScoreStep] = []
@@ -383,7 +404,7 @@ class ScoreRegression(Analysis):
         for i, part in enumerate(parts):
             if i == len(parts) - 1 and len(parts) > 1:
                 point = replace(point, edges=())
-            block = self._block(point, design, family, marginals)
+            block = self._scores(point, design, family, marginals, schema)
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if step.lengths is not None and step.score_noise:
@@ -407,7 +428,7 @@ class ScoreRegression(Analysis):
                 longest = self._block(point, design, family, marginals).longest(schema)
                 point = point.unclipped(longest, step.lengths, noise(i + 1), falls)
             if i < len(parts) - 3:  # what a histogram of lengths says holds for one family
-                family = self._family(marginals, steps, schema)
+                family = self._family(marginals, steps, schema, family)
         if len(parts) == 1 and step.lengths is not None:
             beyond = step.lengths.beyond(step.point.bound, falls)
             steps[-1] = replace(step, point=replace(step.point, beyond=beyond))
@@ -434,15 +455,16 @@ class ScoreRegression(Analysis):
             max(count, 1.0),
             point.bound * score,
             point.curve * symmetric(square, cross),
-            point.bound**2 * symmetric(spread, beside),
+            (block.persons * point.bound) ** 2 * symmetric(spread, beside),
             point.bound * score_noise,
             point.curve * curvature_noise,
-            point.bound**2 * spread_noise,
+            (block.persons * point.bound) ** 2 * spread_noise,
             lengths,
             self._curved,
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
             blocks=self._blocks(answer.schema),
+            persons=block.persons,
         )
 
     @property
@@ -576,27 +598,62 @@ class ScoreRegression(Analysis):
             tuple((label, float(each)) for label, each in zip(labels, moved, strict=True))[self._kept],
         )
 
-    def _note(self, fitted: Fitted) -> str:
-        """Return what the estimates are, with a warning where noise hides some or steps did not arrive."""
-        hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
-        if last.endless:
-            warn(
-                f"{self.predictor} grow with every step, as where features separate rows with one target "
-                "from all others: estimates may have no end, and say only the direction. Drop the feature "
-                "that does"
-            )
-        elif fitted.left > _LEFT:
-            warn(
+    def _faults(self, fitted: Fitted, empty: str = "") -> tuple[str, ...]:
+        """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it.
+
+        `empty` is what is said already of categories in which nobody is.
+        """
+        last, schema, found = fitted.steps[-1], fitted.units.schema, []
+        same = [] if empty else target_fault(fitted.marginals, self.target, schema)
+        apart = None if same or empty else self._separated(fitted)
+        if apart is not None:
+            found.append(apart)
+        elif fitted.left > _LEFT and not (same or empty):
+            found.append(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
                 "help"
             )
+        parts = by_feature(dict(fitted.hidden), fitted.units.names)
+        hidden = [name for name, part in parts.items() if part >= _HIDDEN]
+        if hidden:
+            every = np.array([*parts.values()])
+            found.append(unreliable([*parts], every, noise=last.curvature_noise > 0))
+        for text in found:
+            warn(text)
+        features, plain = fitted.units.design.sources, set(fitted.units.design.features)
+        every_hidden = {*hidden, *(label for label, part in fitted.hidden if part >= _HIDDEN)}
+        return (
+            *(sentence(text, fitted.units.names) for text in found),
+            *same,
+            *empty_values(fitted.marginals, features, schema),
+            *unvaried(fitted.marginals, features, fitted.joint, schema, hidden),
+            *together(fitted.joint, plain, schema, every_hidden),
+        )
+
+    def _separated(self, fitted: Fitted) -> str | None:
+        """Return a text on features that separate rows with one target from all others, or nearly so."""
+        last, units = fitted.steps[-1], fitted.units
+        if not last.endless and not (self.predictor in _ODDS and fitted.left > _LEFT):
+            return None
+        width = 1 + len(units.names)
+        change = self._by_x(last.point.turn.T @ last.change, units).reshape(-1, width)[:, 1:]
+        weights = fitted.estimated.reshape(-1, width)[:, 1:]
+        if fitted.marginals is None:
+            return separated(np.zeros(width - 1), units.names, self.predictor, 0.0, last.endless)
+        x = fitted.marginals.rows(units.design, units.schema)
+        moved = np.abs(change).max(axis=0) * x.std(axis=0)
+        spread = float((x @ weights.T).std(axis=0).max())
+        return separated(moved, units.names, self.predictor, spread, last.endless)
+
+    def _note(self, fitted: Fitted) -> str:
+        """Return what the estimates are."""
+        hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
         names = [name for name, part in hidden.items() if part >= _HIDDEN]
         if names:
-            parts = np.array([*hidden.values()])
-            warn(unreliable([*hidden], parts, noise=last.curvature_noise > 0))
+            budget = " at this budget" if last.curvature_noise else ""
             return (
-                f"Not identified at this budget: {joined(names)}. Intervals assume that "
+                f"Not identified{budget}: {joined(names)}. Intervals assume that "
                 f"{self._assumed(units.schema)}. {self._drawn(fitted)}"
             ).rstrip()
         if last.score_noise == 0:

@@ -20,7 +20,9 @@ def quantity(found: SiteEffects) -> Quantity:
     """Return what all sites say together of one quantity."""
     low, high = found.within
     ends = found.within if math.isfinite(high - low) else _ends(found)
-    label, known = found.label, tuple(each for each in found.effects if each is not None)
+    # a site whose estimate has no error has nothing that varies: it would count for all others
+    known = tuple(each for each in found.effects if each is not None and each.total > 0)
+    label = found.label
     all_of_them = Synthesis(known, ((high - low) / 2) ** 2)
     without = []
     for estimate in found.estimates if len(found.estimates) > 2 else ():  # of two, one would be left

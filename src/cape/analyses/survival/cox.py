@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from cape.analyses.regression.faults import empty_values, sentence, together, unvaried
 from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.marginals import Cap, check_cap, checked_cap
 from cape.analyses.regression.score_query import check_few
@@ -24,6 +25,7 @@ from cape.blocks import Design, FollowUp, Times
 from cape.blocks.times import checked_edges
 from cape.blocks.typical import steepest
 from cape.core import check
+from cape.core.arrays import Floats
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined, names
@@ -84,6 +86,7 @@ class Cox(Analysis):
     """
 
     kind: ClassVar[str] = "cox"
+    clustered: ClassVar[bool] = True
     example: ClassVar[dict[str, Any]] = {
         "time": "chol",
         "event": "disease",
@@ -181,7 +184,9 @@ class Cox(Analysis):
         check_cap(self.cap, self._design.sources, schema)
         check_few(self._design.width(schema), MOST_WEIGHTS)
         parts = tuple(parts_of(self.steps))
-        return Steps(self._design, follow_up, parts, self.stages(), self.cap, self.proportional)
+        return Steps(
+            self._design, follow_up, parts, self.stages(), self.cap, self.proportional, schema.rows_of_person
+        )
 
     def query(self, schema: Schema, neighbours: Neighbours) -> Query:
         """Return a question like the last one, where nothing is known yet."""
@@ -222,25 +227,49 @@ class Cox(Analysis):
             found.last.step.count,
             found.limited,
             self._note(found),
+            self._faults(found),
         )
         return AnalysisResult(found.estimates, model)
 
-    def _note(self, found: Estimated) -> str:
-        """Return what noise hides, with a warning, and with one if steps did not arrive."""
-        last = found.last.step
+    def _faults(self, found: Estimated) -> tuple[str, ...]:
+        """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it."""
+        last, units, schema = found.last.step, found.units, found.schema
+        if not found.fit.clear:
+            had = schema.title(f"{self.event}={schema.category(self.event).values[1]}")
+            text = f"noise hides whether there are any events ({had})"
+            if not last.score_noise:
+                text = f"there are no events ({had}) by the last edge"
+            text += ": nothing can be said of any coefficient"
+            _warn(text)
+            return (sentence(text),)
+        texts = []
         if found.left > _LEFT:
-            _warn(
+            texts.append(
                 "steps had not converged: the last one changed log-hazards by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or "
                 "epsilon would help"
             )
-        hidden = found.hidden
-        if not hidden.max() >= _HIDDEN:
-            return ""
-        _warn(unreliable(found.units.names, hidden, noise=last.curvature_noise > 0))
-        unclear = [name for name, part in zip(found.units.names, hidden, strict=True) if part >= _HIDDEN]
+        unclear = _named(found, found.hidden)
+        if unclear:
+            texts.append(unreliable(units.names, found.hidden, noise=last.curvature_noise > 0))
+        for text in texts:
+            _warn(text)
+        marginals, features = found.fit.marginals, units.design.sources
         return (
-            f"Not identified at this budget: {joined(unclear)}. Intervals assume that no column changes "
+            *(sentence(text, units.names) for text in texts),
+            *empty_values(marginals, features, schema),
+            *unvaried(marginals, features, found.joint, schema, unclear),
+            *together(found.joint, set(self.features), schema, unclear),
+        )
+
+    def _note(self, found: Estimated) -> str:
+        """Return what is taken for possible, where something is hidden."""
+        unclear = _named(found, found.pulled)
+        if not unclear:
+            return ""
+        budget = " at this budget" if found.last.step.curvature_noise else ""
+        return (
+            f"Not identified{budget}: {joined(unclear)}. Intervals assume that no column changes "
             f"log-hazards by more than {MOST_MOVED:.0f} as it goes through its range."
         )
 
@@ -317,6 +346,11 @@ class Cox(Analysis):
             f"Cox regression of {self.event} by {self.time} on {joined(self.features)}{within}{entry}, in "
             f"{count(self.steps + 1, 'step')}"
         )
+
+
+def _named(found: Estimated, parts: Floats) -> list[str]:
+    """Return the coefficients of which so large parts are hidden."""
+    return [name for name, part in zip(found.units.names, parts, strict=True) if part >= _HIDDEN]
 
 
 def _warn(text: str) -> None:

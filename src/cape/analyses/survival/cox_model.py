@@ -13,6 +13,7 @@ import numpy as np
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.misfit import hazards_misfit
 from cape.analyses.survival.cox_estimate import CoxBaseline
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -47,6 +48,7 @@ class CoxModel(Tested, Shown):
         events: how many there are, as released.
         count: how many complete rows there are.
         limited: what was capped and shortened.
+        faults: what is wrong with the data or the fit, in sentences.
     """
 
     time: str
@@ -68,6 +70,7 @@ class CoxModel(Tested, Shown):
     count: float
     limited: Limited
     note: str
+    faults: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what was done."""
@@ -173,6 +176,7 @@ class CoxModel(Tested, Shown):
         """Return what errors are, the concordance, and the test of proportional hazards."""
         low, high = self.concordance.interval()
         notes = [
+            *self.faults,
             *self.limited.notes(self.schema, self.count),
             "Standard errors are robust, and count the noise.",
             f"Concordance under the model, log-hazards taken to be normal: {number(self.concordance.value)} "
@@ -189,7 +193,13 @@ class CoxModel(Tested, Shown):
                 f"{p_said(test.p)}"
             )
             notes.append(f"Test of proportional hazards, noise counted: {said}.")
+            notes += [self.misfit] if self.misfit else []
         return [*notes, self.note] if self.note else notes
+
+    @property
+    def misfit(self) -> str:
+        """A sentence where hazards are certainly not proportional, with what to ask instead; else nothing."""
+        return hazards_misfit(self.proportional)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -221,5 +231,7 @@ class CoxModel(Tested, Shown):
                 "events": self.events,
                 "rows": self.count,
                 "limited": self.limited.to_dict(),
+                "faults": list(self.faults),
+                "misfit": self.misfit or None,
             }
         )

@@ -21,10 +21,15 @@ both are 1, because that rises in k. |Z - Z'|² is at most 2, since Z is no long
 product of two such matrices is not negative; |e - e'|² is at most 2, and the others differ by at most 2 each.
 An incomplete row leaves the vector of the other, 1 + b + m + l + v + c, and c is what makes that the same.
 
+Where n > 1 rows of a person count, the spread is that between persons, divided by a scale that is n times
+smaller, and a person changes the sums by at most n times these numbers: `score_query` has the proof, with L,
+a, h and t as means over n places. Half a step of 2^-20 an entry by which vectors in the spread are rounded is
+counted.
+
 Rounded L, h and t are no longer than 1, the trace of a rounded Z is at most 1, and products are those of
 rounded ones. The released s differs from the one in products by half a step of 2^-20 an entry, a difference
 of two by sqrt(d) steps for d entries. Rounding may make a longer by sqrt(k) + 3 steps for k cells.
-Tested in tests/unit/analyses/survival/test_cox_query.py.
+Tested in tests/unit/analyses/survival/test_cox_query.py and tests/unit/analyses/test_clustered.py.
 """
 
 from __future__ import annotations
@@ -94,12 +99,14 @@ def hazard_query(block: HazardScores, parts: Parts, neighbours: Neighbours) -> Q
     alone, both = parts.alone(block), parts.both(block)
     count = both - alone if replace else alone * _COUNT
     weights = [
-        count, 1.0, parts.curvature, 2 * parts.curvature, parts.spread, 2 * parts.spread,
+        count, 1.0, parts.curvature, 2 * parts.curvature,
+        block.persons**2 * parts.spread, 2 * block.persons**2 * parts.spread,
         parts.level, parts.cells,
         *([parts.means] if block.groups else []),
         *([parts.trend] if block.trend else []),
         *([parts.lengths] if block.lengths else []),
     ]  # fmt: skip
-    steps = math.sqrt(len(block.weights)) + 2 * (math.sqrt(len(block.hazards)) + 3) * math.sqrt(parts.cells)
+    steps = math.sqrt(len(block.weights)) * (1 if block.persons == 1 else 1 + 8 * math.sqrt(parts.spread))
+    steps += 2 * (math.sqrt(len(block.hazards)) + 3) * math.sqrt(parts.cells)
     sensitivity = math.sqrt(both if replace else alone + count) + math.ldexp(steps, -T_BITS)
     return Query((block,), (tuple(1 / math.sqrt(each) for each in weights),), sensitivity * _FLOAT)

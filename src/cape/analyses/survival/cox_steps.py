@@ -16,6 +16,7 @@ from cape.analyses.regression.marginals import Cap, Marginals
 from cape.analyses.survival.cox_baseline import Hazards, Left
 from cape.analyses.survival.cox_query import Parts, hazard_query, leaving_query
 from cape.blocks import Design, FollowUp, HazardScores, Leaving
+from cape.blocks.block import T_BITS
 from cape.blocks.steps import ONE
 from cape.blocks.typical import rows as typical_rows
 from cape.core.arrays import Floats
@@ -30,7 +31,8 @@ __all__ = ["MARGINALS", "Fit", "Scored", "Steps", "Supposed", "parts_of"]
 MARGINALS = 0.1  # the share of the first question
 REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at most, with noise and without
 FAR = 3.0  # typical lengths: what an event adds to means at most
-_EXACT = 1e4  # the same without noise
+_EXACT = 1e3  # the same without noise
+_ROUNDED = 5.0  # times the squared rounding of what an event adds: what that shows of curvature
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
 _STEEPEST = 5.0  # of the log-hazard of a made-up row
 _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
@@ -100,6 +102,7 @@ class Steps:
     shares: tuple[float, ...]
     cap: Cap
     proportional: bool
+    persons: int = 1
 
     def block(
         self,
@@ -129,8 +132,9 @@ class Steps:
             EXACT_REACH if exact else REACH,
             (_EXACT if exact else FAR) * math.sqrt(width),
             () if last and len(self.parts) > 1 else tuple(int(each) for each in hazards.groups),
-            _numbers(self._trend(hazards)) if last and self.proportional else (),
+            _numbers(self._trend(hazards)) if (last or exact) and self.proportional else (),
             point.edges,
+            self.persons,
         )
 
     def _trend(self, hazards: Hazards) -> Floats:
@@ -291,12 +295,15 @@ def _read(answer: Answer, block: HazardScores, point: Point, hazards: Hazards, c
         max(rows, 1.0),
         point.bound * score,
         point.curve * symmetric(square, cross),
-        point.bound**2 * symmetric(spread, beside),
+        (block.persons * point.bound) ** 2 * symmetric(spread, beside),
         point.bound * score_noise,
         point.curve * curvature_noise,
-        point.bound**2 * spread_noise,
+        (block.persons * point.bound) ** 2 * spread_noise,
         lengths,
         True,
+        # means at risk, of which curvatures are, are rounded by group of cells: with noise that is nothing
+        rounding=0.0 if score_noise else _ROUNDED * max(block.many, 1) * math.ldexp(block.far, -T_BITS) ** 2,
+        persons=block.persons,
     )
     return Scored(step, hazards, block, answer)
 
@@ -323,7 +330,7 @@ def _expecting(step: ScoreStep, events: float, noise: float) -> ScoreStep:
 
 def _with_likely_spread(step: ScoreStep, events: float) -> ScoreStep:
     """Return a step in which the spread that scores have where the model is true, the curvature, counts."""
-    if not step.spread_noise:
+    if not step.spread_noise or step.persons > 1:  # rows of a person add up whether the model is true or not
         return step
     here, there = step.spread_noise**-2, (_APART * events) ** -2
     mixed = (here * step.spread + there * step.likely) / (here + there)

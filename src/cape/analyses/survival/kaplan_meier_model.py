@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cape.analyses.empty import nobody
 from cape.analyses.survival.curve import SurvivalCurve
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.incidence import Incidence
@@ -252,6 +253,7 @@ class KaplanMeierModel(Shown):
         censored, *events = self.schema.category(self.event).values
         label = self.schema.label(self.event)
         told = [f"Events are {label} = {' or '.join(map(str, events))}; {label} = {censored} is censored."]
+        told += self._empty
         for group in self.groups:
             known = group.curve.known
             if 0 < known < len(self.edges) - 1:
@@ -269,6 +271,24 @@ class KaplanMeierModel(Shown):
         if any(math.isinf(e.interval()[1]) for group in self.groups for e in group.quantiles):
             told.append(f"{_LATER.capitalize()}: not by {self.edges[-1]:g}, the last edge.")
         return told
+
+    @property
+    def _empty(self) -> list[str]:
+        """What is to be said of groups in which nobody is, and of those without events."""
+        found = []
+        for group in self.groups:
+            table, who = group.curve.table, f" in {self._title(group.label)}" if group.label else ""
+            noisy = table.blur.noise > 0
+            if nobody(table.total, float(table.exposure_noise.max())):
+                start = f"{'Noise hides whether anybody' if noisy else 'Nobody'} is{who or ' there'}"
+                found.append(f"{start}: {'little' if noisy else 'nothing'} can be said of the curve.")
+            elif nobody(*table.seen_events):
+                found.append(
+                    f"Noise hides whether there are any events{who}."
+                    if noisy
+                    else f"There are no events{who}."
+                )
+        return found
 
     def widths(self) -> Table:
         """Return how wide intervals are at each edge: for plans, from typical rows."""

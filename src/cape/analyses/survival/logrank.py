@@ -103,6 +103,8 @@ class LogRank(OfTimes):
         sizes = tuple(float(sum(each[i].total for each in strata)) for i in range(many))
         compared = hazard_ratios(strata)
         ratios = logarithms(compared, [f"{self.by}={value} log hazard ratio" for value in values[1:]])
+        blurred = math.sqrt(len(strata)) * float(tables[0].exposure_noise.max())
+        events = [table.seen_events for table in tables]
         model = LogRankModel(
             self.by,
             self.sentence,
@@ -113,6 +115,8 @@ class LogRank(OfTimes):
             total,
             total.test,
             self.name,
+            blurred,
+            (sum(count for count, _ in events), math.hypot(*(noise for _, noise in events))),
         )
         return AnalysisResult([*estimates, *ratios], model)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.empty import empty_groups, nobody
 from cape.analyses.regression.effects import Effect
 from cape.analyses.survival.logrank_estimate import Contrast
 from cape.data import Schema
@@ -28,6 +29,8 @@ class LogRankModel(Shown):
     Attributes:
         estimates: observed less expected events of each group.
         ratios: the log-hazard ratio of each group but the first against it.
+        noise: that of the number of rows of a group.
+        events: all of them, with their noise.
     """
 
     by: str
@@ -39,6 +42,8 @@ class LogRankModel(Shown):
     contrast: Contrast
     test: Independence | None
     name: str
+    noise: float = 0.0
+    events: tuple[float, float] = (math.inf, 0.0)
 
     @property
     def p_value(self) -> float | None:
@@ -87,11 +92,19 @@ class LogRankModel(Shown):
         return [Figure((Intervals(marks, "Observed less expected events", line=0.0),), DOTS)]
 
     def notes(self) -> Sequence[str]:
-        """Return the test."""
+        """Return the test, and groups in which nobody is."""
+        values = self.schema.category(self.by).values
+        sizes = {value: (size, self.noise) for value, size in zip(values, self.sizes, strict=True)}
+        empty = empty_groups(self.by, sizes, self.schema)
+        if nobody(*self.events):
+            few = "Noise hides whether there are any events" if self.events[1] else "There are no events"
+            known = "little" if self.events[1] else "nothing"
+            empty.append(f"{few}: {known} can be said of how groups differ.")
         if self.test is None:
-            return [f"There is too much noise for a {self.name}, or there are no events."]
+            return [*empty, f"There is no {self.name}: noise hides who is at risk, or there are no events."]
         ratios = "Hazard ratios are those of a Cox regression on the groups; their errors are robust."
         return [
+            *empty,
             f"{self.name[0].upper()}{self.name[1:]}, privacy noise counted: chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
             f"{p_said(self.test.p_value)}.",

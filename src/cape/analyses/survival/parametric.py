@@ -189,10 +189,12 @@ class SurvivalRegression(ScoreRegression):
             times,
         )
 
-    def _change(self, parts: Parts, neighbours: Neighbours) -> float:
+    def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         return moved(parts, neighbours)
 
-    def _family(self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema) -> Times:
+    def _family(
+        self, marginals: Marginals | None, steps: list[ScoreStep], schema: Schema, last: Any = None
+    ) -> Times:
         """Return when rows leave and enter, and by what."""
         return self._times(schema)
 
@@ -247,9 +249,7 @@ class SurvivalRegression(ScoreRegression):
             spread = math.sqrt(begun.spread)
             turn[-1, -1], turn[-1, 0] = 1 / spread, -(begun.mean + 1 / begun.shape) / spread
         share = min(max(begun.events / max(count, 1.0), 1e-4), 1.0)
-        point = Point.first(
-            weights, turn, math.sqrt(share), share, uneven=_UNEVEN, noise=noise, count=count
-        )
+        point = Point.first(weights, turn, math.sqrt(share), share, uneven=_UNEVEN, noise=noise, count=count)
         return point, design, times
 
     def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:

@@ -22,6 +22,7 @@ censored rows are still at risk: the exposure is Y.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -159,6 +160,13 @@ class RiskTable:
         kinds = self.events.shape[0]
         slopes = Slopes(np.repeat(events[:, None, :], kinds, 1), censored)
         return np.sqrt(np.maximum(np.diag(self.blur.covariance(slopes)), 0.0))
+
+    @property
+    def seen_events(self) -> tuple[float, float]:
+        """How many events there are in all, from counts without constraints, and the noise in that."""
+        free = self.free or self
+        slopes = Slopes(np.ones((1, *self.events.shape)), np.zeros((1, self.bins + 1)))
+        return float(free.deaths.sum()), math.sqrt(max(float(self.blur.covariance(slopes)[0, 0]), 0.0))
 
     def chained(self, direct: Floats, by_exposure: Floats) -> Slopes:
         """Return slopes of numbers that change with events of a bin and with its exposure.

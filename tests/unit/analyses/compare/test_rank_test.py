@@ -88,7 +88,8 @@ def test_a_group_of_nobody_and_a_column_that_does_not_vary_have_no_test():
         result = finished([[300, 200, 100, 50], [3, -5, 8, 1]], NOISE)
     assert result.model.p_value is None
     assert result.estimates[0].interval() == (0, 1)
-    assert result.model.notes() == ["There is too much noise for the Mann–Whitney test."]
+    assert "Noise hides whether anybody is in the group arm=b" in result.model.notes()[0]
+    assert result.model.notes()[1:] == ["There is too much noise for the Mann–Whitney test."]
     assert finished([[30, 0, 0], [20, 0, 0]]).model.p_value is None
 
 
