@@ -6,6 +6,9 @@ lies between the first and the last bin that stands out of noise by `ALONE` stan
 far as several bins together stand out by `TOGETHER`, and as far as it takes for nearly all rows to be in
 between; bins count that have more rows than noise has. Numbers are taken to be evenly spread in each bin.
 
+Where noise in all bins together is a good part of the rows, a bin that stands out is more likely one of the
+many that could: the column is then taken to be spread over its bounds.
+
 Without caps, where rows that the bins seen are likely to lack may be thousands of standard deviations away,
 they are taken to be spread over all distances alike: the column is not taken for one that hardly varies.
 
@@ -31,6 +34,7 @@ SHARE, MOST_SHARE = 0.01, 0.03  # of the rows: what caps cut on each side
 HIDDEN = 1.5  # times the noise of a bin: rows that it could hide
 ALONE, TOGETHER = 3.3, 4.0  # standard deviations of noise: a bin, and several
 LACKING = 1.0  # standard deviations of noise: rows that the bins seen are likely to lack
+DROWNED = 0.55  # of the rows: noise in all bins together from which on none of them stands out of it
 FURTHEST = 2.0**12  # standard deviations: rows further out than that no histogram of lengths would show
 NEAR = 4.0  # standard deviations of the column
 _RANKS = 512
@@ -85,7 +89,8 @@ def marginal(
 
     `cap` says whether to choose caps, or where they are; `rows` how many rows there are, if that is known.
     """
-    seen = _seen(counts, noise)
+    drowned = rows is not None and noise * math.sqrt(len(counts)) > DROWNED * rows
+    seen = None if drowned else _seen(counts, noise)
     first, last = (0, len(counts) - 1) if seen is None else seen
     if rows is not None and seen is not None:
         most = float(counts.sum()) + noise * math.sqrt(len(counts))  # some rows may miss the cell

@@ -281,6 +281,11 @@ class ScoreStep:
         return self._shrunk[1]
 
     @property
+    def curvature_hidden(self) -> float:
+        """The noise in the likely curvature, if it is as even as it is drawn to be."""
+        return self._shrunk[2]
+
+    @property
     def _axes(self) -> tuple[Floats, Floats, float, float]:
         """Eigenvalues and axes of the likely curvature, below which one noise hides it, and rounding."""
         likely, _, noise = self._shrunk
@@ -458,7 +463,7 @@ def for_predictions(step: ScoreStep, origin: Floats) -> tuple[Floats, float]:
     values, vectors, edge, _ = step._axes
     clear = np.maximum(1 - (_CLEAR * edge / np.maximum(values, edge)) ** 2, 0.0)
     seen, likely = (vectors * clear) @ vectors.T, step.likely
-    noise = step.score_noise**2 + step.curvature_left**2 * float(step.change @ step.change)
+    noise = step.score_noise**2 + step.curvature_hidden**2 * float(step.change @ step.change)
     parts = noise * clear**2 * np.maximum(values, edge) * step._inverses**2
     most = float(parts.sum()) + _SURE * math.sqrt(2 * float(parts @ parts))
     drawn = seen @ away
