@@ -185,6 +185,13 @@ class Estimated:
         )
 
     @property
+    def events_noise(self) -> float:
+        """The noise in the number of events, which all steps together say; 0 where there is none."""
+        if not self.last.step.score_noise:
+            return 0.0
+        return math.sqrt(max(float(sum(each.sum() for each in self.fit.hazards.doubt)), 0.0))
+
+    @property
     def _spread(self) -> Floats:
         """The covariance of x over those at risk, as events see them."""
         step = self.last.step
