@@ -180,6 +180,20 @@ def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):
     assert not SIGNS.search(" ".join(notes)), notes
 
 
+@pytest.mark.parametrize("fault", ["constant", "repeated"])
+@pytest.mark.parametrize("kind", ["cox", "logistic", "poisson"])
+def test_what_does_not_vary_spoils_no_other(kind, fault):
+    alone, both = (released(fault, models(features)[kind], "none") for features in (["x"], BOTH))
+    known = alone.estimates[-1].value
+    if fault == "constant":
+        assert both.value["x"] == pytest.approx(known, abs=1e-5)
+        assert both.estimates[-2].sampling == pytest.approx(alone.estimates[-1].sampling, rel=1e-3)
+    else:  # of all coefficients that fit the same, the least
+        assert both.value["x"] + both.value["z"] == pytest.approx(known, abs=1e-5)
+        assert both.value["x"] == pytest.approx(both.value["z"], rel=0.01)
+    assert "converged" not in " ".join(both.notes())
+
+
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 def test_columns_of_a_correlation_that_do_not_vary_are_named(scheme):
     notes = " ".join(released("constant", cape.CorrelationTest("x", "z"), scheme).notes())

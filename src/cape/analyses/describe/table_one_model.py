@@ -119,7 +119,9 @@ class TableOneModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return what P and SMD are."""
+        noisy = any(e.privacy > 0 for e in self.estimates if _is_count(e.label))
         left = [*self._empty, *([self._left_out] if self._left_out else [])]
+        left += ["Counts of rows have privacy noise."] if noisy else []
         if not self.balances:
             return left
         tests = {each.test: isinstance(self.schema[each.column], Number) for each in self.balances}
@@ -231,3 +233,8 @@ def _quartiles(estimates: Sequence[Estimate]) -> str:
 
 def _share(count: Estimate, percent: Estimate) -> str:
     return "-" if _hidden(percent) else f"{_count(count)} ({_shown(percent)}%)"
+
+
+def _is_count(label: str) -> bool:
+    """Return whether an estimate counts rows: "n", "sex=male n", "age missing n"."""
+    return label.partition(" | ")[0].rpartition(" ")[2] == "n"

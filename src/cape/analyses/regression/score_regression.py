@@ -459,7 +459,7 @@ class ScoreRegression(Analysis):
         if len(score) == 1:  # a matrix of one number has nothing above its diagonal
             curvature_noise = answer.noise[0][2] / math.sqrt(2)
             spread_noise = answer.noise[0][4] / math.sqrt(2)
-        count, _ = answer.complete_rows(block.reads)
+        count, count_noise = answer.complete_rows(block.reads)
         lengths = None
         if block.lengths:
             counts, edges = np.asarray(more[0], float), np.array(block.lengths)
@@ -481,6 +481,7 @@ class ScoreRegression(Analysis):
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
             blocks=self._blocks(answer.schema),
+            count_noise=count_noise,
             persons=block.persons,
         )
 

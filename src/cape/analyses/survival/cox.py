@@ -228,6 +228,7 @@ class Cox(Analysis):
             found.limited,
             self._note(found),
             self._faults(found),
+            found.events_noise,
         )
         return AnalysisResult(found.estimates, model)
 

@@ -262,12 +262,15 @@ class _Solved:
         """Return what was found of some groups as that of so many."""
         values, places = np.zeros(many), np.ix_(known, known)
         values[list(known)] = self.values
-        squares = []
-        for each in (self.sampling, self.privacy, self.information):
-            whole = np.zeros((many, many))
-            whole[places] = each
-            squares.append(whole)
-        return HazardRatios(tuple(known), values, *squares, self.baselines)
+
+        def whole(square: Floats) -> Floats:
+            found = np.zeros((many, many))
+            found[places] = square
+            return found
+
+        sampling, privacy = whole(self.sampling), whole(self.privacy)
+        information = whole(self.information)
+        return HazardRatios(tuple(known), values, sampling, privacy, information, self.baselines)
 
 
 def _solved(strata: Sequence[Sequence[RiskTable]]) -> _Solved | int:
