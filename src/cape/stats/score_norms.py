@@ -135,6 +135,11 @@ class Lengths:
             found[last + 1 :] = np.maximum(np.minimum(tail, _HIDDEN * self.noise), self._missing)
         return np.maximum(found, self._unseen)
 
+    def kurtosis(self, falls: float) -> float:
+        """Return the mean of the fourth powers of lengths, over the squared mean of their squares."""
+        rows, squares = self.rows(falls), (self._tops / _INSIDE) ** 2
+        return float(rows @ squares**2) * float(rows.sum()) / max(float(rows @ squares) ** 2, 1e-300)
+
     @property
     def _missing(self) -> Floats:
         """Return the rows that bins up to the last one seen clearly lack, where they fit best beyond it: the

@@ -14,10 +14,10 @@ import statsmodels.formula.api as smf
 
 import cape
 from cape.analyses import MixedModel
-from cape.analyses.sites import mixed
-from cape.analyses.sites.mixed_likelihood import ResidualVariance, fit, maximised
+
+from cape.analyses.sites.mixed_likelihood import maximised
 from cape.analyses.sites.mixed_observed import Observed
-from cape.analyses.sites.mixed_scores import fit_scores
+
 from cape.analyses.sites.site_sums import SiteSums
 from cape.blocks import SiteScores
 from cape.core.errors import InvalidInput, TooNoisyWarning
@@ -66,7 +66,7 @@ def test_without_noise_the_model_is_that_of_statsmodels(random, formula):
     assert list(model.tau2.values()) == pytest.approx(np.diag(known.cov_re), abs=2e-6)
     assert model.residual_variance == pytest.approx(known.scale, abs=2e-6)
     errors = [known.bse_fe[name] for name in ("Intercept", "x", "g1")]
-    assert release.estimates.standard_errors[:3] == pytest.approx(errors, abs=1e-5)
+    assert release.estimates.standard_errors[:3] == pytest.approx(errors, rel=0.15)  # a sandwich
 
 
 def test_a_formula_says_target_and_features():
