@@ -37,12 +37,12 @@ import numpy as np
 
 from cape.analyses.sites.mixed_steps import Step
 from cape.core.arrays import Floats
-from cape.stats.matrices import nearest_positive
+from cape.stats.matrices import nearest_positive, symmetric_root
 
 __all__ = ["Observed", "inverted", "observed"]
 
 _FLOOR = 1e-10  # of a row: what rounding leaves
-_HIDDEN = 0.1  # of what lengths of scores show of squares of residuals: the least that they are taken to be
+_HIDDEN = 0.2  # of what is usual: the least that squares and spreads are taken to be where noise hides them
 _LEAST = 1e-3  # of the curvature times these squares: the spread that there is at least
 
 
@@ -266,13 +266,12 @@ def _stacked(step: Step, size: int, squares: float) -> tuple[Floats, Floats]:
         return curvature, spread
     one, noise = step.point.size, sums.spread_noise
     rest = squares * curvature[last, last]
-    rest = rest + _beside(sums.spread - rest, noise)
-    crossed = _beside(sums.crossed_spread.sum(axis=0), math.sqrt(sites) * noise / one)
+    rest = _seen(sums.spread, rest, noise)
+    crossed = _part(sums.crossed_spread.sum(axis=0), math.sqrt(sites) * noise / one)
     usual = squares * step.own_curvature.sum(axis=0)
-    whole = usual + _beside(sums.own_spread.sum(axis=0) - usual, math.sqrt(sites) * noise / one**2)
+    whole = _seen(sums.own_spread.sum(axis=0), usual, math.sqrt(sites) * noise / one**2)
     # sites by themselves have what all have, times a number
     n = np.maximum(sums.counts, 1.0)
-    whole = nearest_positive(whole + _HIDDEN * usual)
     parts = n / total * float(np.trace(whole))
     of_noise = 2 * own * (noise / one**2) ** 2 / parts**2
     apart = np.trace(sums.own_spread, axis1=1, axis2=2) / parts - 1
@@ -287,10 +286,21 @@ def _stacked(step: Step, size: int, squares: float) -> tuple[Floats, Floats]:
     return curvature, nearest_positive(spread + _LEAST * squares * curvature)
 
 
-def _beside(matrix: Floats, noise: float) -> Floats:
+def _part(matrix: Floats, noise: float) -> Floats:
     """Return a matrix as far as it is more than noise."""
     square = float((matrix**2).sum())
     return matrix * max(0.0, 1 - matrix.size * noise**2 / max(square, 1e-300))
+
+
+def _seen(matrix: Floats, usual: Floats, noise: float) -> Floats:
+    """Return a spread as far as it differs from the usual one by more than noise, and no less than a part of
+    that."""
+    if not len(usual):
+        return usual
+    root = symmetric_root(usual)
+    back = np.linalg.inv(root)
+    values, vectors = np.linalg.eigh(back @ (usual + _part(matrix - usual, noise)) @ back)
+    return np.asarray(root @ (vectors * np.maximum(values, _HIDDEN)) @ vectors.T @ root)
 
 
 def _noise(step: Step) -> Floats:
