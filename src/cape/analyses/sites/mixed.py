@@ -312,8 +312,7 @@ class MixedModel(Analysis):
         )
         moved = []
         for each, row in zip(fixed, shown, strict=True):
-            by = math.sqrt(max(float(row @ found.clipped @ row), 0.0))
-            moved.append((each.label, by / max(each.standard_error, 1e-300)))
+            moved.append((each.label, found.fixed(row, 0.0)[3] / max(each.standard_error, 1e-300)))
         return Limited(capped, found.observed.beyond, tuple(moved))
 
     def _unknown(self, units: Units, places: Sequence[int]) -> tuple[list[Estimate], list[Estimate]]:
@@ -354,9 +353,7 @@ class MixedModel(Analysis):
 
     def _places(self, schema: Schema) -> list[int]:
         """Return the places of the random effects in (1, x)."""
-        slopes = {
-            each for name in self.random if name != INTERCEPT for each in Design((name,)).names(schema)
-        }
+        slopes = {each for name in self.random if name != INTERCEPT for each in Design((name,)).names(schema)}
         labels = self.design.names(schema)
         found = [place for place, name in enumerate(labels, start=1) if name in slopes]
         return [*([0] if INTERCEPT in self.random else []), *found]
@@ -368,10 +365,8 @@ def _unit(place: int, pull: Floats, half: float) -> float:
 
 
 def _fixed(label: str, row: Floats, shift: float, found: MixedFit) -> Estimate:
-    value = shift + float(row @ found.values)
-    total, privacy = float(row @ found.covariance @ row), float(row @ found.privacy @ row)
-    at = found.mixture(row, shift)
-    return Estimate(label, value, math.sqrt(max(total - privacy, 0.0)), math.sqrt(max(privacy, 0.0)), at=at)
+    value, sampling, privacy, _ = found.fixed(row, shift)
+    return Estimate(label, value, sampling, privacy, at=found.mixture(row, shift))
 
 
 def _tau2(label: str, found: MixedFit, place: int, unit: float) -> Estimate:

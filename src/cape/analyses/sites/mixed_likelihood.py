@@ -38,7 +38,9 @@ _HARDLY = 1e-12  # of noise: so much of it is hardly any
 class Tau2:
     """The Q-profile of one variance: values, their design, and their covariance beside it.
 
-    The first `many` values are those of sites, each of which has the variance besides.
+    The first `many` values are those of sites, each of which has the variance besides. Where there is noise,
+    which is rather counted as more than as less, values that are nearer to each other than errors explain
+    count as what these explain.
     """
 
     values: tuple[float, ...]
@@ -47,6 +49,7 @@ class Tau2:
     many: int
     freedom: float
     unit: float = 1.0
+    noisy: bool = False
 
     @property
     def known(self) -> bool:
@@ -67,14 +70,22 @@ class Tau2:
         return float(np.trace(np.array(self.covariance)[: self.many, : self.many])) / self.many
 
     def _tail(self, tau2: float) -> float:
+        left = len(self.values) - len(self.design[0])
+        return float(fdtrc(left, self.freedom, self._times * self._ratio(tau2)))
+
+    @cached_property
+    def _times(self) -> float:
+        return max(1.0, 1 / max(self._ratio(0.0), 1e-300)) if self.noisy else 1.0
+
+    def _ratio(self, tau2: float) -> float:
+        """Return the weighted squares about the mean, per degree of freedom."""
         y, h = np.array(self.values), np.array(self.design)
         spread = np.array(self.covariance)
         spread[np.arange(self.many), np.arange(self.many)] += tau2
         inverse = np.linalg.inv(spread)
         b = np.linalg.solve(h.T @ inverse @ h, h.T @ inverse @ y)
         rest = y - h @ b
-        left = len(y) - h.shape[1]
-        return float(fdtrc(left, self.freedom, float(rest @ inverse @ rest) / left))
+        return float(rest @ inverse @ rest) / (len(y) - h.shape[1])
 
 
 @dataclass(frozen=True)
@@ -99,25 +110,54 @@ class MixedFit:
         return inverted(self.observed.covariance(self.residual, self.between))
 
     @cached_property
-    def _pull(self) -> Floats:
-        """What makes fixed effects of values."""
-        weighted = self.observed.design.T @ self._inverse
-        return np.asarray(np.linalg.solve(weighted @ self.observed.design, weighted))
+    def _mixed(self) -> tuple[Floats, Floats]:
+        """D at other variances, each as likely as the sums have it, and what makes fixed effects of values.
+
+        Variances of random effects keep their correlations, and are taken to be known independently. Effects
+        that all sites have in common are weighted as the model does without noise: where noise hides by how
+        much sites differ, they are not made of differences between sites. Those that differ count noise.
+        """
+        seen, turns = self.observed, np.arange(_MIXED)
+        each = [self.tau2(place, 1.0).quantiles(_MIXED) for place in range(seen.random)]
+        sizes = np.sqrt([found[turns * _STRIDES[place] % _MIXED] for place, found in enumerate(each)]).T
+        between = self._correlation * sizes[:, :, None] * sizes[:, None, :]
+        effects = sum(load @ between @ load.T for load in seen.loads)
+        return np.asarray(effects), seen.pulls(self.residual, np.asarray(effects))
 
     @cached_property
-    def covariance(self) -> Floats:
-        """The covariance of the fixed effects, from all errors."""
-        return np.asarray(self._pull @ self.observed.actual(self.between) @ self._pull.T)
+    def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Fixed effects at these variances, their covariances, those from noise, and from what was limited."""
+        seen, (effects, pulls) = self.observed, self._mixed
+        turned = np.swapaxes(pulls, 1, 2)
+        actual = seen.sampling + seen.noise + effects
+        return (
+            pulls @ seen.values,
+            pulls @ actual @ turned,
+            pulls @ seen.noise @ turned,
+            pulls @ seen.clipped @ turned,
+        )
 
-    @cached_property
-    def privacy(self) -> Floats:
-        """The part of it that noise makes."""
-        return np.asarray(self._pull @ self.observed.noise @ self._pull.T)
+    def fixed(self, row: Floats, shift: float) -> tuple[float, float, float, float]:
+        """Return a combination of fixed effects, its errors from rows and sites and from noise, and the part
+        of these from what was limited.
 
-    @cached_property
-    def clipped(self) -> Floats:
-        """The part of that which is from what was limited."""
-        return np.asarray(self._pull @ self.observed.clipped @ self._pull.T)
+        Without noise it is that of the restricted maximum likelihood.
+        """
+        if not self.observed.noise.any():
+            effects = sum(load @ self.between @ load.T for load in self.observed.loads)
+            pull = row @ self.observed.pulls(self.residual, np.asarray(effects))
+            error = math.sqrt(max(float(pull @ (self.observed.sampling + effects) @ pull), 0.0))
+            return shift + float(pull @ self.observed.values), error, 0.0, 0.0
+        values, *covariances = self._parts
+        found = values @ row
+        total, noise, clipped = (float(np.mean((each @ row) @ row)) for each in covariances)
+        drawn = max(total - noise, 0.0) + float(found.var())
+        return (
+            shift + float(found.mean()),
+            math.sqrt(drawn),
+            math.sqrt(max(noise, 0.0)),
+            math.sqrt(max(clipped, 0.0)),
+        )
 
     @cached_property
     def information(self) -> Floats:
@@ -125,30 +165,12 @@ class MixedFit:
         seen, h, inverse = self.observed, self.observed.design, self._inverse
         places = [(i, j) for i in range(seen.random) for j in range(i + 1)]
         changes = [seen.of_residual, *(seen.between(i, j) for i, j in places)]
-        left = inverse - inverse @ h @ self._pull
+        turned = h.T @ inverse
+        left = inverse - turned.T @ np.linalg.solve(turned @ h, turned)
         each = [left @ change for change in changes]
         found = np.array([[float((a * b.T).sum()) / 2 for b in each] for a in each])
         found[0, 0] += seen.freedom / (2 * self.residual**2)
         return found
-
-    @cached_property
-    def _compatible(self) -> tuple[Floats, Floats]:
-        """Fixed effects and their covariance at other variances, each as likely as the sums have it.
-
-        Variances of random effects keep their correlations, and are taken to be known independently.
-        """
-        seen, turns = self.observed, np.arange(_MIXED)
-        each = [self.tau2(place, 1.0).quantiles(_MIXED) for place in range(seen.random)]
-        sizes = np.sqrt([found[turns * _STRIDES[place] % _MIXED] for place, found in enumerate(each)]).T
-        between = self._correlation * sizes[:, :, None] * sizes[:, None, :]
-        effects = sum(load @ between @ load.T for load in seen.loads)
-        spread = self.residual * seen.of_residual + seen.noise + effects
-        weighted = np.linalg.solve(spread, np.broadcast_to(seen.design, (_MIXED, *seen.design.shape)))
-        turned = np.swapaxes(weighted, 1, 2)
-        pulls = inverted(turned @ seen.design) @ turned
-        values: Floats = pulls @ seen.values
-        actual = seen.sampling + seen.noise + effects
-        return values, np.asarray(pulls @ actual @ np.swapaxes(pulls, 1, 2))
 
     @property
     def _correlation(self) -> Floats:
@@ -160,7 +182,7 @@ class MixedFit:
 
     def mixture(self, row: Floats, shift: float = 0.0) -> Mixture:
         """Return the distribution of a combination of `values`."""
-        values, covariances = self._compatible
+        values, covariances, *_ = self._parts
         return Mixture.of(shift + values @ row, np.sqrt(np.maximum((covariances @ row) @ row, 0.0)))
 
     def tau2(self, place: int, unit: float) -> Tau2:
@@ -180,6 +202,7 @@ class MixedFit:
             len(sites),
             seen.freedom,
             unit,
+            bool(seen.noise.any()),
         )
 
     def tau2_errors(self, place: int) -> tuple[float, float]:

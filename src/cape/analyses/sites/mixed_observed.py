@@ -62,6 +62,7 @@ class Observed:
         rows: these without noise.
         drawn, blurred: the relative errors of `squares` from rows and from noise.
         places: for each value of a site, which random effect it shows.
+        varying: the places of random effects among the fixed ones.
         clipped: the part of `noise` that is from what was limited.
         beyond: how many rows had scores that were shortened, about.
     """
@@ -78,6 +79,7 @@ class Observed:
     drawn: float
     blurred: float
     places: tuple[int, ...]
+    varying: tuple[int, ...]
     clipped: Floats
     beyond: float = 0.0
 
@@ -92,6 +94,22 @@ class Observed:
         for load in self.loads:
             found = found + load @ between @ load.T
         return np.asarray(found)
+
+    def pulls(self, residual: float, effects: Floats) -> Floats:
+        """Return what makes fixed effects of the values, for what random effects add to their covariance: one
+        matrix, or one for each of a stack.
+
+        Coefficients that sites have in common are weighted as without noise, the others, given these, with it.
+        """
+        modelled = residual * self.of_residual + effects
+        common = [place for place in range(self.design.shape[1]) if place not in self.varying]
+        found = _weighed(modelled, self.design)
+        if self.noise.any():
+            own, rest = self.design[:, list(self.varying)], self.design[:, common]
+            left = np.eye(len(self.values)) - rest @ found[..., common, :]
+            found = found.copy()
+            found[..., list(self.varying), :] = _weighed(modelled + self.noise, own) @ left
+        return found
 
     def actual(self, between: Floats) -> Floats:
         """Return the covariance of the values, whatever residuals are like."""
@@ -110,6 +128,13 @@ class Observed:
 def inverted(matrix: Floats) -> Floats:
     """Return the inverse, or the inverses of a stack."""
     return np.asarray(np.linalg.inv(matrix), np.float64)
+
+
+def _weighed(spread: Floats, design: Floats) -> Floats:
+    """Return what makes least squares of values with these covariances."""
+    weighted = np.linalg.solve(spread, np.broadcast_to(design, (*spread.shape[:-2], *design.shape)))
+    turned = np.swapaxes(weighted, -1, -2)
+    return np.asarray(np.linalg.solve(turned @ design, turned))
 
 
 def observed(step: Step, possible: Floats, reference: Floats, kurtosis: float) -> Observed | None:
@@ -220,9 +245,9 @@ def observed(step: Step, possible: Floats, reference: Floats, kurtosis: float) -
         off = most[many:] < 1
         found[many:] = np.where(off, np.clip(found[many:], -limit, limit), found[many:])
     freedom = max(float(sums.counts.sum()) - len(found), 1.0)
-    if not step.private:  # at the least squares
-        total -= float(sums.own.ravel() @ step.own.ravel()) + float(sums.rest @ step.rest)
-    total = max(total, least)
+    # at the least squares, from where the point is away
+    explained, unsure = _explained(step, curvature)
+    total, doubt = max(total - explained, least), math.hypot(doubt, unsure)
     blurred = doubt / total
     return Observed(
         found,
@@ -237,6 +262,7 @@ def observed(step: Step, possible: Floats, reference: Floats, kurtosis: float) -
         math.sqrt(max(kurtosis - 1, 0.5) / freedom),
         blurred,
         tuple(places),
+        point.places[:own],
         clipped,
         beyond.rows if beyond else 0.0,
     )
@@ -311,6 +337,20 @@ def _noise(step: Step) -> Floats:
     left = 0.0 if step.step is None else step.step.curvature_left**2
     others = noise + (step.crossed_doubt * own[:, :, None]).sum(axis=(0, 1)) + left * float(rest.sum())
     return np.concatenate([mine.ravel(), others])
+
+
+def _explained(step: Step, curvature: Floats) -> tuple[float, float]:
+    """Return by how much squares of residuals are less at the least squares than at the point, and the noise
+    in that."""
+    change = np.concatenate([step.own.ravel(), step.rest])
+    found = float(change @ curvature @ change)
+    if not step.private:
+        return found, 0.0
+    noise = _noise(step)
+    inverse = np.diag(np.linalg.pinv(curvature))
+    mean = float(noise @ inverse)
+    unsure = 4 * float(change**2 @ noise) + 2 * float(((noise * inverse) ** 2).sum())
+    return max(found - mean, 0.0), math.sqrt(unsure)
 
 
 def _squares(step: Step) -> tuple[float, float]:

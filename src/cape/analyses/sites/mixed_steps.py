@@ -54,9 +54,14 @@ PARTS = (
     Parts(0.60, 0.5, 0.2, 0.0),
 )
 SHARES = (MARGINALS, *((1 - MARGINALS) * part.share / sum(each.share for each in PARTS) for part in PARTS))
-_APART, _APART_EARLY = 100.0, 3.0  # how many times as far as by rows sites are taken to differ at most
+_APART = 100.0  # how many times as far as by rows sites are taken to differ at most
 _STEEPEST = 20.0  # times the mean: eigenvalues that noise may hide
-_FLAT = 0.1  # of the mean: the smallest eigenvalue that rows are whitened by
+_UNSURE, _FLAT = (
+    2.0,
+    0.3,
+)  # times noise, and of what sites have: the least that a site's curvature is taken for
+_SURE = 1.0  # SDs by which sites must be seen to differ before they are asked apart
+_HALVINGS = 40
 _NOTHING = 1e-10  # of a row: what rounding leaves
 
 
@@ -279,7 +284,18 @@ class Step:
             rest = step.change
         moved = (inverses @ (sums.own - crossed @ rest)[:, :, None])[:, :, 0]
         return cls(
-            point, sums, used, own_curvature, crossed, inverses, step, moved, rest, own_doubt, crossed_doubt, seen
+            point,
+            sums,
+            used,
+            own_curvature,
+            crossed,
+            inverses,
+            step,
+            moved,
+            rest,
+            own_doubt,
+            crossed_doubt,
+            seen,
         )
 
     @property
@@ -297,47 +313,45 @@ class Step:
 
 @dataclass(frozen=True)
 class Curvatures:
-    """Curvatures of own entries by site, and between them and the others, with the SDs of their noise."""
+    """Curvatures of own entries by site, and between them and the others, with the SDs of their noise: one
+    for all own entries, and one for each of the others."""
 
     own: Floats
     crossed: Floats
     own_noise: float
-    crossed_noise: float
+    crossed_noise: Floats
 
     @classmethod
     def of(cls, point: Point, sums: SiteScoreSums) -> Curvatures:
         noise = sums.curvature_noise
-        return cls(sums.own_curvature, sums.crossed, noise / point.size**2, noise / point.size)
+        each = np.full(point.width - point.own, noise / point.size)
+        return cls(sums.own_curvature, sums.crossed, noise / point.size**2, each)
 
     def beside(self, earlier: Curvatures, turns: Floats) -> Curvatures:
         """Return them with earlier ones, from whose coordinates these turns lead here, for each site."""
         own = self.own.shape[1]
         first, last, below = turns[:, :own, :own], turns[:, own:, own:], turns[:, own:, :own]
-
-        def size(matrix: Floats) -> float:
-            return float((matrix**2).sum()) / max(matrix.shape[0] * matrix.shape[1], 1)
-
         there = first @ earlier.own @ np.swapaxes(first, 1, 2)
         across = first @ earlier.crossed @ np.swapaxes(last, 1, 2)
         across = across + first @ earlier.own @ np.swapaxes(below, 1, 2)
-        own_noise = earlier.own_noise * size(first)
-        crossed_noise = math.sqrt(
-            size(first) * (earlier.crossed_noise**2 * size(last) + earlier.own_noise**2 * size(below))
-        )
-        one, noise = _weighed(self.own, self.own_noise, there, own_noise)
-        other, between = _weighed(self.crossed, self.crossed_noise, across, crossed_noise)
-        return Curvatures(one, other, noise, between)
+        # of the entries of a matrix, in which noise is alike
+        size = float((first**2).sum(axis=2).mean())
+        own_noise = earlier.own_noise * size
+        variances = (
+            last**2 @ earlier.crossed_noise**2 + (below**2).sum(axis=2) * earlier.own_noise**2
+        ) * size
+        one, noise = _weighed(self.own, np.array([self.own_noise]), there, np.array([own_noise]))
+        other, between = _weighed(self.crossed, self.crossed_noise, across, np.sqrt(variances.mean(axis=0)))
+        return Curvatures(one, other, float(noise[0]), between)
 
 
-def _weighed(one: Floats, noise: float, other: Floats, beside: float) -> tuple[Floats, float]:
+def _weighed(one: Floats, noise: Floats, other: Floats, beside: Floats) -> tuple[Floats, Floats]:
     """Return the mean of two, each with the weight that its noise leaves it, and the noise of that."""
-    here, there = noise**-2, max(beside, 1e-300) ** -2
+    here, there = noise**-2, np.maximum(beside, 1e-300) ** -2
     return (here * one + there * other) / (here + there), (here + there) ** -0.5
 
 
-def _by_site(
-    point: Point, sums: SiteScoreSums, seen: Curvatures
-) -> tuple[Floats, Floats, Floats, Floats]:
+def _by_site(point: Point, sums: SiteScoreSums, seen: Curvatures) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the curvatures of sites as far as they are more than noise, and the variances of what is left of
     noise in their entries."""
     n, many = np.maximum(sums.counts, 1.0), len(sums.counts)
@@ -357,21 +371,25 @@ def _by_site(
         found = mean + kept[:, None, None] * apart
         if point.centred:
             found[:, 0, 0] = 1.0
-        own_curvature = np.array([n_k * _floored(each) for n_k, each in zip(n, found, strict=True)])
+        least = float(np.linalg.eigvalsh(mean)[0]) * np.minimum(_UNSURE * noise / n, _FLAT)
+        each = zip(n, found, least, strict=True)
+        own_curvature = np.array([n_k * _floored(matrix, at) for n_k, matrix, at in each])
         own_doubt += _doubt(kept, apart.size)[:, None, None] * noise**2
     if point.width == own:
         return own_curvature, crossed, own_doubt, crossed_doubt
-    noise = seen.crossed_noise
-    of_noise = noise**2 / n**2
+    noises = seen.crossed_noise**2
     middle = crossed.sum(axis=0) / float(n.sum())
-    of_middle = many * noise**2 / float(n.sum()) ** 2 * middle.size
-    middle = middle * max(0.0, 1 - of_middle / max(float((middle**2).sum()), 1e-300))
+    of_middle = many * own * noises / float(n.sum()) ** 2
+    middle = middle * np.maximum(0.0, 1 - of_middle / np.maximum((middle**2).sum(axis=0), 1e-300))
     away = crossed / n[:, None, None] - middle
+    found = np.zeros(crossed.shape)
     # each entry of the others by itself: some differ between sites and others do not
-    apart = np.maximum((away**2).mean(axis=(0, 1)) - of_noise.mean(), 0.0)
-    kept = _kept(apart, of_noise[:, None])
-    crossed_doubt += (_doubt(kept, away.size) * noise**2)[:, None, :]
-    return own_curvature, n[:, None, None] * (middle + kept[:, None, :] * away), own_doubt, crossed_doubt
+    for j, variance in enumerate(noises):
+        of_noise = variance / n**2
+        kept = _kept(_between(away[:, :, j], of_noise, max(own * (many - 1), 1)), of_noise)
+        found[:, :, j] = n[:, None] * (middle[:, j] + kept[:, None] * away[:, :, j])
+        crossed_doubt[:, :, j] = (_doubt(kept, own * many) * variance)[:, None]
+    return own_curvature, found, own_doubt, crossed_doubt
 
 
 def _kept(between: Any, of_noise: Floats) -> Floats:
@@ -384,9 +402,8 @@ def _doubt(kept: Floats, entries: int) -> Floats:
     return np.maximum(kept, math.sqrt(2 / entries))
 
 
-def _floored(matrix: Floats) -> Floats:
+def _floored(matrix: Floats, least: float) -> Floats:
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    least = _FLAT * max(float(values.mean()), _FLAT)
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
 
@@ -411,13 +428,14 @@ def next_point(step: Step, noise: float, falls: float, *, last: bool) -> Point:
     errors = step.own_errors
     if step.private:
         rest = step.step.drawn if step.step is not None else rest
-        # sites move together, and apart as far as they are seen to
+        # sites move together, and apart as far as they are surely seen to
         share = n * used / max(float(n @ used), 1.0)
         middle = share @ moved
         of_noise = own * float(share**2 @ errors)
         middle = middle * max(0.0, 1 - of_noise / max(float(middle @ middle), 1e-300))
         away = np.where(used[:, None], moved - middle, 0.0)
-        seen = max(float(share @ (away**2).mean(axis=1) - share @ errors), 0.0)
+        freedom = max(own * (int(used.sum()) - 1), 1)
+        seen = _between(away[used], errors[used], freedom + _SURE * math.sqrt(2 * freedom))
         likely = np.maximum(doubt, seen)
         kept = likely / np.maximum(likely + errors, 1e-300)
         doubt = kept * errors
@@ -436,6 +454,20 @@ def next_point(step: Step, noise: float, falls: float, *, last: bool) -> Point:
             found = found.counting(lengths, noise, falls)
         return found.clipped(noise, total, lengths=False)
     return replace(_turned(found, step), size=_size(found, step)).clipped(noise, total, lengths=True)
+
+
+def _between(values: Floats, errors: Floats, statistic: float) -> float:
+    """Return the variance between sites for which the sum of the squares of these values, each over its own
+    variance, is that; 0 if it is less without any."""
+    squares = (values**2).sum(axis=1)
+    if not len(squares) or float((squares / np.maximum(errors, 1e-300)).sum()) <= statistic:
+        return 0.0
+    low, high = 0.0, float(squares.sum()) / statistic
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        above = float((squares / (middle + errors)).sum()) > statistic
+        low, high = (middle, high) if above else (low, middle)
+    return high
 
 
 def _size(point: Point, step: Step) -> float:

@@ -150,7 +150,11 @@ class SiteScoreSums:
             block.curve * noise["own curvature square"] / math.sqrt(2),
             block.bound**2 * noise["own spread square"] / math.sqrt(2),
             lengths,
-            *((block.square * float(sums["squares"][0]), block.square * noise["squares"]) if block.square else ()),
+            *(
+                (block.square * float(sums["squares"][0]), block.square * noise["squares"])
+                if block.square
+                else ()
+            ),
         )
 
     @property
