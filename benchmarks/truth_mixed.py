@@ -134,7 +134,9 @@ def schema_of(problem: Problem, columns: dict[str, Floats]) -> Schema:
     return Schema(made).at(tuple(f"site {code}" for code in range(int(columns["site"].max()) + 1)))
 
 
-def drawn(problem: Problem, columns: dict[str, Floats], rows: int, rng: np.random.Generator) -> dict[str, Any]:
+def drawn(
+    problem: Problem, columns: dict[str, Floats], rows: int, rng: np.random.Generator
+) -> dict[str, Any]:
     places = rng.integers(0, len(columns["site"]), rows)
     return {name: columns[name][places] for name in (*problem.features, problem.target, "site")}
 

@@ -31,6 +31,7 @@ _MIXED = 101  # combinations of variances that an interval is mixed over: a prim
 _STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
 _FAR = 20.0  # of log s² from where it must be
 _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
+_FEWEST = 4.0  # degrees of freedom of a variance of residuals that noise hides
 _HARDLY = 1e-12  # of noise: so much of it is hardly any
 
 
@@ -195,12 +196,14 @@ class MixedFit:
         spread = seen.actual(others)[np.ix_(kept, kept)]
         design = seen.design[kept]
         design = design[:, np.abs(design).max(axis=0) > 0]
+        # of errors only those from rows have a scale that is not known
+        known = np.trace(seen.noise[np.ix_(sites, sites)]) / np.trace(seen.sampling[np.ix_(sites, sites)])
         return Tau2(
             tuple(map(float, seen.values[kept])),
             tuple(tuple(map(float, row)) for row in design),
             tuple(tuple(map(float, row)) for row in spread),
             len(sites),
-            seen.freedom,
+            max(seen.freedom, _FEWEST) * (1 + float(known)) ** 2,
             unit,
             bool(seen.noise.any()),
         )

@@ -306,9 +306,9 @@ class Step:
     @property
     def own_errors(self) -> Floats:
         """The variance of the own coefficients of each site, from rows and noise, about: one number each."""
-        n = np.maximum(self.sums.counts, 1.0)
+        inverses = np.diagonal(self.inverses, axis1=1, axis2=2)
         noise = (self.sums.score_noise / self.point.size) ** 2
-        return np.asarray(self.point.residual**2 / n + noise / n**2)
+        return np.asarray((self.point.residual**2 * inverses + noise * inverses**2).mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -364,14 +364,17 @@ def _by_site(point: Point, sums: SiteScoreSums, seen: Curvatures) -> tuple[Float
     if own == 1 and point.centred:
         own_curvature = n[:, None, None].copy()  # that of the intercept
     else:
-        mean, _ = shrunk(own_curvature.sum(axis=0) / n.sum(), math.sqrt(many) * noise / float(n.sum()))
+        # rows are whitened: what they have in common is about the identity
+        one, of_noise = np.eye(own), noise**2 / n**2
+        mean = own_curvature.sum(axis=0) / float(n.sum()) - one
+        of_mean = own**2 * many * noise**2 / float(n.sum()) ** 2
+        mean = _definite(one + mean * max(0.0, 1 - of_mean / max(float((mean**2).sum()), 1e-300)))
         apart = own_curvature / n[:, None, None] - mean
-        between = max(float((apart**2).mean() - (noise**2 / n**2).mean()), 0.0)
-        kept = _kept(between, noise**2 / n**2)
+        kept = _kept(_surely_between(apart.reshape(many, -1), of_noise), of_noise)
         found = mean + kept[:, None, None] * apart
         if point.centred:
             found[:, 0, 0] = 1.0
-        least = float(np.linalg.eigvalsh(mean)[0]) * np.minimum(_UNSURE * noise / n, _FLAT)
+        least = _FLAT * np.minimum(_UNSURE * noise / n, 1.0)
         each = zip(n, found, least, strict=True)
         own_curvature = np.array([n_k * _floored(matrix, at) for n_k, matrix, at in each])
         own_doubt += _doubt(kept, apart.size)[:, None, None] * noise**2
@@ -386,7 +389,7 @@ def _by_site(point: Point, sums: SiteScoreSums, seen: Curvatures) -> tuple[Float
     # each entry of the others by itself: some differ between sites and others do not
     for j, variance in enumerate(noises):
         of_noise = variance / n**2
-        kept = _kept(_between(away[:, :, j], of_noise, max(own * (many - 1), 1)), of_noise)
+        kept = _kept(_surely_between(away[:, :, j], of_noise), of_noise)
         found[:, :, j] = n[:, None] * (middle[:, j] + kept[:, None] * away[:, :, j])
         crossed_doubt[:, :, j] = (_doubt(kept, own * many) * variance)[:, None]
     return own_curvature, found, own_doubt, crossed_doubt
@@ -400,6 +403,10 @@ def _kept(between: Any, of_noise: Floats) -> Floats:
 def _doubt(kept: Floats, entries: int) -> Floats:
     """Return which part of the variance of noise is left: what is kept, or what noise could hide of that."""
     return np.maximum(kept, math.sqrt(2 / entries))
+
+
+def _definite(matrix: Floats) -> Floats:
+    return _floored(matrix, _FLAT)
 
 
 def _floored(matrix: Floats, least: float) -> Floats:
@@ -434,12 +441,14 @@ def next_point(step: Step, noise: float, falls: float, *, last: bool) -> Point:
         of_noise = own * float(share**2 @ errors)
         middle = middle * max(0.0, 1 - of_noise / max(float(middle @ middle), 1e-300))
         away = np.where(used[:, None], moved - middle, 0.0)
-        freedom = max(own * (int(used.sum()) - 1), 1)
-        seen = _between(away[used], errors[used], freedom + _SURE * math.sqrt(2 * freedom))
-        likely = np.maximum(doubt, seen)
+        likely = np.maximum(doubt, _surely_between(away[used], errors[used]))
         kept = likely / np.maximum(likely + errors, 1e-300)
         doubt = kept * errors
         moved = middle + kept[:, None] * away
+        # changes explain no more of residuals than there is
+        size = share @ (moved**2).sum(axis=1) + float(rest @ rest)
+        short = min(1.0, point.residual / math.sqrt(max(float(size), 1e-300)))
+        moved, rest = short * moved, short * rest
     weights = point.weights.copy()
     changes = np.hstack([moved, np.tile(rest, (len(n), 1))])
     weights += np.einsum("kij,ki->kj", point.turns, changes)
@@ -454,6 +463,12 @@ def next_point(step: Step, noise: float, falls: float, *, last: bool) -> Point:
             found = found.counting(lengths, noise, falls)
         return found.clipped(noise, total, lengths=False)
     return replace(_turned(found, step), size=_size(found, step)).clipped(noise, total, lengths=True)
+
+
+def _surely_between(values: Floats, errors: Floats) -> float:
+    """Return the least variance between sites that these values, one row for each, are compatible with."""
+    freedom = max(values.shape[1] * (len(values) - 1), 1)
+    return _between(values, errors, freedom + _SURE * math.sqrt(2 * freedom))
 
 
 def _between(values: Floats, errors: Floats, statistic: float) -> float:
