@@ -197,7 +197,7 @@ class MixedFit:
         design = seen.design[kept]
         design = design[:, np.abs(design).max(axis=0) > 0]
         # of errors only those from rows have a scale that is not known
-        known = np.trace(seen.noise[np.ix_(sites, sites)]) / np.trace(seen.sampling[np.ix_(sites, sites)])
+        known = np.median(np.diag(seen.noise)[sites] / np.maximum(np.diag(seen.sampling)[sites], 1e-300))
         return Tau2(
             tuple(map(float, seen.values[kept])),
             tuple(tuple(map(float, row)) for row in design),
@@ -234,8 +234,10 @@ def fit(seen: Observed) -> MixedFit | None:
 def maximised(seen: Observed) -> MixedFit | None:
     """Return the restricted maximum likelihood, over log s² and a root of D with entries of one size.
 
-    It begins at several places.
+    It begins at several places. Where there is noise s² is what is left of squares: what sites differ by
+    says little of it then.
     """
+    noisy = bool(seen.noise.any())
     q = seen.random
     lower = np.tril_indices(q)
     size = np.empty((q, 1))
@@ -253,11 +255,12 @@ def maximised(seen: Observed) -> MixedFit | None:
         residual, root = parts(at)
         found = _likelihood(seen, residual, root @ root.T)
         slopes = 2 * size * (found.by_between @ root)
-        return found.value, np.concatenate([[residual * found.by_residual], slopes[lower]])
+        by_residual = 0.0 if noisy else residual * found.by_residual
+        return found.value, np.concatenate([[by_residual], slopes[lower]])
 
     best: OptimizeResult | None = None
     starts = [np.concatenate([[0.0], np.eye(q)[lower] * start]) for start in _STARTS]
-    precision = 1e-4 if seen.noise.any() else 1e-8
+    precision = 1e-4 if noisy else 1e-8
     for begun in starts:
         found = minimize(
             objective, begun, jac=True, method="BFGS", options={"gtol": precision, "maxiter": 300}

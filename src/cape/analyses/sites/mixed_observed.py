@@ -43,6 +43,7 @@ __all__ = ["Observed", "inverted", "observed"]
 
 _FLOOR = 1e-10  # of a row: what rounding leaves
 _HIDDEN = 0.2  # of what is usual: the least that squares and spreads are taken to be where noise hides them
+_HARDLY = 1e-6  # of noise: so much of it is hardly any
 _LEAST = 1e-3  # of the curvature times these squares: the spread that there is at least
 
 
@@ -101,7 +102,7 @@ class Observed:
 
         Coefficients that sites have in common are weighted as without noise, the others, given these, with it.
         """
-        modelled = residual * self.of_residual + effects
+        modelled = residual * self.of_residual + effects + _HARDLY * self.noise
         common = [place for place in range(self.design.shape[1]) if place not in self.varying]
         found = _weighed(modelled, self.design)
         if self.noise.any():
