@@ -6,8 +6,8 @@ whatever the numbers that the block came with; it is counted once among the leng
 to 1 to the squares of residuals.
 Reason. Coefficients, turns and products with them are added up column by column, for each row by itself.
 Scores and the roots of the curvature then become integers by `clip_rows`, which holds them to their length,
-and makes those that are not finite 0; a square that is not a number counts as 1. Sums of products are exact by `cape.noise.exact_products`. A cell of
-`by` has one code, or none.
+and makes those that are not finite 0; a square that is not a number counts as 1. Sums of products are exact
+by `cape.noise.exact_products`. A cell of `by` has one code, or none.
 Tested in tests/unit/blocks/test_site_scores.py.
 """
 

@@ -127,7 +127,7 @@ class MixedFit:
 
     @cached_property
     def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Fixed effects at these variances, their covariances, those from noise, and from what was limited."""
+        """Fixed effects at these variances, and covariances: all, from noise, from what was limited."""
         seen, (effects, pulls) = self.observed, self._mixed
         turned = np.swapaxes(pulls, 1, 2)
         actual = seen.sampling + seen.noise + effects

@@ -100,7 +100,8 @@ class Observed:
         """Return what makes fixed effects of the values, for what random effects add to their covariance: one
         matrix, or one for each of a stack.
 
-        Coefficients that sites have in common are weighted as without noise, the others, given these, with it.
+        Coefficients that sites have in common are weighted as without noise, the others, given these, with
+        it.
         """
         modelled = residual * self.of_residual + effects + _HARDLY * self.noise
         common = [place for place in range(self.design.shape[1]) if place not in self.varying]

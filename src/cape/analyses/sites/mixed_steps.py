@@ -54,7 +54,7 @@ PARTS = (
     Parts(0.60, 0.5, 0.2, 0.0),
 )
 SHARES = (MARGINALS, *((1 - MARGINALS) * part.share / sum(each.share for each in PARTS) for part in PARTS))
-_APART = 100.0  # how many times as far as by rows sites are taken to differ at most
+_SIZE = 1.0
 _STEEPEST = 20.0  # times the mean: eigenvalues that noise may hide
 _UNSURE, _FLAT = (
     2.0,
@@ -62,6 +62,7 @@ _UNSURE, _FLAT = (
 )  # times noise, and of what sites have: the least that a site's curvature is taken for
 _SURE = 1.0  # SDs by which sites must be seen to differ before they are asked apart
 _HALVINGS = 40
+_SMALLEST = 1e-150
 _NOTHING = 1e-10  # of a row: what rounding leaves
 
 
@@ -177,7 +178,7 @@ def first_point(
         weights,
         np.tile(turn, (sites, 1, 1)),
         own,
-        float(sites) ** 0.25,
+        _SIZE * float(sites) ** 0.25,
         math.sqrt(variance),
         1.0,
         1.0,
@@ -191,6 +192,8 @@ def first_point(
 def _whitening(gram: Floats, most: float = 1e9) -> Floats:
     """Return what whitens by a matrix, from the first entry on; directions of hardly any size stay small."""
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    if not float(values[-1]) > _SMALLEST:
+        return np.eye(len(gram))
     values = np.clip(values, float(values[-1]) / most, None)
     return np.asarray(np.linalg.inv(np.linalg.cholesky((vectors * values) @ vectors.T)))
 
@@ -462,7 +465,7 @@ def next_point(step: Step, noise: float, falls: float, *, last: bool) -> Point:
             found = replace(found, beyond=lengths.best(noise, max(round(point.squared), 1), falls))
             found = found.counting(lengths, noise, falls)
         return found.clipped(noise, total, lengths=False)
-    return replace(_turned(found, step), size=_size(found, step)).clipped(noise, total, lengths=True)
+    return _turned(found, step).clipped(noise, total, lengths=True)
 
 
 def _surely_between(values: Floats, errors: Floats) -> float:
@@ -483,18 +486,6 @@ def _between(values: Floats, errors: Floats, statistic: float) -> float:
         above = float((squares / (middle + errors)).sum()) > statistic
         low, high = (middle, high) if above else (low, middle)
     return high
-
-
-def _size(point: Point, step: Step) -> float:
-    """Return how much longer own entries are to count."""
-    n, used = step.sums.counts, np.array(step.used)
-    if used.sum() < 2 or not step.private:
-        return 1.0
-    turned = np.linalg.inv(step.point.turns).transpose(0, 2, 1)[:, : point.own]
-    found = np.einsum("kij,kj->ki", turned, point.weights)[used]
-    apart = float(found.var(axis=0).mean())
-    further = 1 + min(apart * float(n[used].mean()) / point.residual**2, _APART)
-    return float((len(n) / further) ** 0.25)
 
 
 def _turned(point: Point, step: Step) -> Point:

@@ -13,8 +13,8 @@ missing they are public, and cost nothing. Where a row may be replaced by an inc
 what one row adds, and a count by 1, which has the weight that this leaves. Where a row may be replaced by one
 of another site two counts move by 1: by twice their weight more. Under add-remove one count moves.
 
-Squares of residuals, numbers from 0 to 1, have a weight of `SQUARES` and move by 1 at most: by that much more,
-squared.
+Squares of residuals, numbers from 0 to 1, have a weight of `SQUARES` and move by 1 at most: by that much
+more, squared.
 
 That numbers by site become public, and what that means, is said in `site_sums`. Tested in
 tests/unit/analyses/sites/test_site_scores.py.

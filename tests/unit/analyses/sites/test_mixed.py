@@ -107,7 +107,7 @@ def conducted(asked, schema, tables, std, seed=1):
 
 def test_a_small_site_has_effects_of_its_own_as_far_as_noise_lets_it():
     """Its curvature is that of all sites, in proportion to its rows; one that may be empty has none."""
-    tables = list(hospitals(sizes=(1500, 1500, 1500, 60, 1500)).values())
+    tables = list(hospitals(sizes=(1500, 1500, 1500, 60, 1500), slope=0.05).values())
     asked = MixedModel("y", ["x", "g"], random=["intercept", "x"], cap="none")
     told = conducted(asked, SCHEMA.at("abcde"), tables, 4.0)
     assert told.model.used == (True,) * 5
