@@ -18,9 +18,9 @@ SCHEMA = cape.Schema(
 COX = {"time": "years", "event": "died", "features": ["x"]}
 CAUTIOUS = {
     "weibull": cape.SurvivalRegression(**COX),
-    "mixed": cape.MixedModel("y", ["x"]),
 }
 PLAIN = {
+    "mixed": cape.MixedModel("y", ["x"]),
     **{
         family: cape.GLM("y", ["x"], family=family)
         for family in ("gaussian", "poisson", "gamma", "negative-binomial")

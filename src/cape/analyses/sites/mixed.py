@@ -270,6 +270,9 @@ class MixedModel(Analysis):
             ]
             left = _residual(found, column.half**2)
             limited = self._limited(fixed, shown, found, marginals)
+            nothing = self._unknown(units, places)
+            known = zip((*fixed, left), (*nothing[0], unknown(left.label, 0.0, column.half**2)), strict=True)
+            *fixed, left = [_within(one, bounds) for one, bounds in known]
         estimates = [*fixed, *varying, left]
         warn_of_unknown(estimates)
         sites = tuple(map(str, schema.category(self.by).values))
@@ -367,6 +370,12 @@ def _unit(place: int, pull: Floats, half: float) -> float:
 def _fixed(label: str, row: Floats, shift: float, found: MixedFit) -> Estimate:
     value, sampling, privacy, _ = found.fixed(row, shift)
     return Estimate(label, value, sampling, privacy, at=found.mixture(row, shift))
+
+
+def _within(estimate: Estimate, nothing: Estimate) -> Estimate:
+    """Return an estimate, or that nothing is known where errors are as wide as what is possible."""
+    low, high = nothing.within
+    return nothing if estimate.standard_error >= (high - low) / 2 else estimate
 
 
 def _tau2(label: str, found: MixedFit, place: int, unit: float) -> Estimate:

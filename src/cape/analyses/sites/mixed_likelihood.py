@@ -8,7 +8,7 @@ coefficients about their mean are not too large and not too small (Q-profile). F
 variances, and mixed over all that are compatible with the sums (`mixture`): Student's t where sites are all
 that is known. Neither needs many sites.
 
-Tested in tests/unit/analyses/sites/test_mixed.py against statsmodels; measured by `glm.mixed`.
+Tested in tests/unit/analyses/sites/test_mixed.py against statsmodels; measured by `truth.mixed`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Tau2:
 
     @cached_property
     def _times(self) -> float:
-        return max(1.0, 1 / max(self._ratio(0.0), 1e-300)) if self.noisy else 1.0
+        return float(max(1.0, 1 / max(self._ratio(0.0), 1e-300))) if self.noisy else 1.0
 
     def _ratio(self, tau2: float) -> float:
         """Return the weighted squares about the mean, per degree of freedom."""

@@ -114,7 +114,7 @@ def test_a_small_site_has_effects_of_its_own_as_far_as_noise_lets_it():
     low, high = told.estimates[1].interval()
     assert low < conducted(asked, SCHEMA.at("abcde"), tables, 0.0).estimates[1].value < high < low + 0.3
     schema = SCHEMA.only("x > -2").at("abcde")  # sizes of sites are not public
-    few = hospitals(sizes=(1500, 1500, 1500, 15, 1500)).values()
+    few = hospitals(sizes=(1500, 1500, 1500, 2, 1500)).values()
     told = conducted(MixedModel("y", ["x", "g"]), schema, few, 2.0)
     assert told.model.used == (True, True, True, False, True)
     assert any(note.startswith("d: too few rows to be told from noise") for note in told.model.notes())
