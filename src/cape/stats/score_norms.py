@@ -158,6 +158,11 @@ class Lengths:
         away = (((noisy - tails) / self.noise) ** 2).sum(axis=1) + ((rates - falls) / _SLOWER) ** 2
         return float(rates[np.argmin(away)])
 
+    def kurtosis(self, falls: float) -> float:
+        """Return the mean of the fourth powers of lengths, over the squared mean of their squares."""
+        rows, squares = self.rows(falls), self._typical**2
+        return float(rows @ squares**2) * float(rows.sum()) / max(float(rows @ squares) ** 2, 1e-300)
+
     @property
     def _missing(self) -> Floats:
         """Return the rows that bins up to the last one seen clearly lack, where they fit best beyond it: the
