@@ -108,8 +108,15 @@ class Lengths:
         return np.asarray(clear)
 
     @property
+    def _all_hidden(self) -> bool:
+        """Whether no bin is seen: then all rows are where they fit noisy counts best."""
+        return self.total is not None and self.noise > 0 and not self._clear.any()
+
+    @property
     def _last(self) -> int:
         """The last bin that is seen."""
+        if self._all_hidden:
+            return len(self.counts) - 1
         clear = np.flatnonzero(self._clear)
         last = int(clear[-1]) if clear.size else int(np.argmax(self.counts))
         while last + 1 < len(self.counts) and self.counts[last + 1] > _SEEN * max(self.noise, 1e-9):
@@ -136,6 +143,8 @@ class Lengths:
 
     def rows(self, falls: float) -> Floats:
         """Return how many rows are likely to be in each bin."""
+        if self._all_hidden:
+            return _adding_up(self.counts, float(self.total or 0.0))
         last = self._last
         found = np.where(np.arange(len(self.counts)) <= last, np.maximum(self.counts, 0.0), 0.0)
         if self.noise > 0:
@@ -176,10 +185,7 @@ class Lengths:
         lacking = self.total - float(window.sum()) - _LACKING * self.noise * math.sqrt(len(window))
         if lacking <= 0:
             return np.zeros(len(noisy))
-        falling = np.sort(noisy)[::-1]
-        cuts = (np.cumsum(falling) - lacking) / np.arange(1, len(falling) + 1)
-        missing: Floats = np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
-        return missing
+        return _adding_up(noisy, lacking)
 
     def beyond(self, bound: float, falls: float) -> Beyond:
         """Return what this bound leaves out."""
@@ -213,3 +219,11 @@ class Lengths:
         excess = np.maximum(typical[None, :] - bounds[:, None], 0.0) @ rows
         cost = np.sqrt(sampling + (noise * bounds) ** 2) + excess / (2 * math.sqrt(width))
         return self.beyond(float(bounds[np.argmin(cost)]), falls)
+
+
+def _adding_up(noisy: Floats, total: float) -> Floats:
+    """Return the counts nearest to noisy ones of which none is negative, and that add up to a total."""
+    falling = np.sort(noisy)[::-1]
+    cuts = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    found: Floats = np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
+    return found
