@@ -42,7 +42,8 @@ DISTRIBUTIONS = ("weibull", "exponential")
 _STEEPEST = 20.0  # a shape that is possible where noise hides it
 _LEVEL = 40.0  # the logarithm of what a row expects until the upper bound, likewise
 _NEARER, _FURTHER = 0.3, 4.0  # times the shape: what a step leaves of it at least, and makes of it at most
-_UNEVEN = 1.0  # the SD of what rows expect, in its mean, where the law is true
+_UNEVEN = 2.0  # the SD of curvatures of rows, in their mean, about
+_LENGTHS = 2.0  # the weight of lengths before the last step, whose bound they choose
 _ROUND = 0.3  # of the events: what the curvature is off by where it is guessed
 _TYPICAL = 1e4  # rows, where nothing is known
 
@@ -96,7 +97,7 @@ class SurvivalRegression(ScoreRegression):
         "rounds": 2,
     }
     predictor: ClassVar[str] = "log-hazards"
-    falls: ClassVar[tuple[float, float]] = (0.3, 0.3)
+    falls: ClassVar[tuple[float, float]] = (0.33, 0.42)
     bent: ClassVar[float] = 0.35
     unsettled: ClassVar[float] = 0.9
     gathers: ClassVar[bool] = True
@@ -175,6 +176,13 @@ class SurvivalRegression(ScoreRegression):
             found.counts,
             times,
         )
+
+    @property
+    def _parts(self) -> list[Parts]:
+        parts = super()._parts
+        if len(parts) > 1:
+            parts[-2] = replace(parts[-2], lengths=_LENGTHS)
+        return parts
 
     def _change(self, parts: Parts, neighbours: Neighbours) -> float:
         return moved(parts, neighbours)
