@@ -21,12 +21,12 @@ import numpy as np
 
 from cape.core.arrays import Flags, Floats
 
-__all__ = ["BINS", "Beyond", "Lengths", "edges_around"]
+__all__ = ["BINS", "SLOWEST", "Beyond", "Lengths", "edges_around"]
 
 BINS = 40  # a factor of sqrt 2 apart
 BELOW = 14  # of them below the length that scores are expected to have
 FALLS, FALLS_UNCAPPED = 0.25, 0.35
-SLOWEST, _SLOWER = 0.6, 0.2
+SLOWEST, _SLOWER = 0.6, 0.2  # how slowly rows may get fewer, and the SD of how much more slowly
 _CLEAR = 3.8  # standard deviations: a bin, or two neighbours, are surely not noise
 _FAR, _CERTAIN = 6, 5.5  # bins from the nearest clear one, and SDs that bins further out need together
 _SEEN = 2.0  # the same next to such bins

@@ -40,7 +40,7 @@ _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off 
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
 _FIRST = Parts(0.08, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
 _MIDDLE = Parts(0.06, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
-_LOOK = Parts(0.14, 0.5, 0.5, 0.8, 0.1, 0.1, 0.1, 0.25)
+_LOOK = Parts(0.22, 0.5, 0.5, 2.0, 0.1, 0.1, 0.1, 0.25)
 _LAST = Parts(0.60, 0.2, 0.5, 0.0, 0.05, 0.05, 0.0, 0.15)
 
 
@@ -177,7 +177,7 @@ class Steps:
         marginals = Marginals.of(features, columns, self.cap)
         unit = answer.noise[0][0] / asked.sensitivity * math.sqrt(self.shares[0])
         exact = unit == 0
-        falls = FALLS if self.cap == "auto" else FALLS_UNCAPPED
+        least = falls = FALLS if self.cap == "auto" else FALLS_UNCAPPED
         count = max(float(np.mean([float(sums[0].sum()) for sums in features.sums])), 1.0)
         if answer.rows is not None:
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
@@ -227,7 +227,9 @@ class Steps:
                 step = replace(step, score_noise=math.hypot(step.score_noise, beyond))
             if step.lengths is not None and not exact:
                 expected = _expected(point, hazards, made)
-                step = replace(step, lengths=replace(step.lengths, expected=expected))
+                lengths = replace(step.lengths, expected=expected)
+                step = replace(step, lengths=lengths)
+                falls = lengths.falling(least)
             if scored:
                 step = step.with_earlier(scored[-1].step, moved)
             else:

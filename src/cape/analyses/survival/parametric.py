@@ -48,10 +48,13 @@ from cape.stats.score_steps import Point, ScoreStep
 __all__ = ["DISTRIBUTIONS", "SurvivalRegression"]
 
 DISTRIBUTIONS = ("weibull", "exponential")
+# What follows, and the fields of the class that say how steps are made, was chosen on half of the settings of
+# `python -m benchmarks truth.survival`, as `cape.stats.score_steps` says.
 _STEEPEST = 20.0  # a shape that is possible where noise hides it
 _LEVEL = 40.0  # the logarithm of what a row expects until the upper bound, likewise
 _NEARER, _FURTHER = 0.3, 4.0  # times the shape: what a step leaves of it at least, and makes of it at most
-_UNEVEN = 1.0  # the SD of what rows expect, in its mean, where the law is true
+_UNEVEN = 2.0  # the SD of curvatures of rows, in their mean, about
+_LOOK, _LENGTHS = 0.22, 2.0  # the share of the step before the last, and of lengths in it
 _ROUND = 0.3  # of the events: what the curvature is off by where it is guessed
 _TYPICAL = 1e4  # rows, where nothing is known
 
@@ -105,8 +108,8 @@ class SurvivalRegression(ScoreRegression):
         "rounds": 2,
     }
     predictor: ClassVar[str] = "log-hazards"
-    falls: ClassVar[tuple[float, float]] = (0.3, 0.3)
-    bent: ClassVar[float] = 0.35
+    falls: ClassVar[tuple[float, float]] = (0.33, 0.42)
+    bent: ClassVar[float] = 0.5
     unsettled: ClassVar[float] = 0.9
     gathers: ClassVar[bool] = True
     slower: ClassVar[bool] = True
@@ -184,6 +187,13 @@ class SurvivalRegression(ScoreRegression):
             found.counts,
             times,
         )
+
+    @property
+    def _parts(self) -> list[Parts]:
+        parts = super()._parts
+        if len(parts) > 1:
+            parts[-2] = replace(parts[-2], share=max(parts[-2].share, _LOOK), lengths=_LENGTHS)
+        return parts
 
     def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         return moved(parts, neighbours)
@@ -373,6 +383,10 @@ class SurvivalRegression(ScoreRegression):
             warn(text)
             return (sentence(text),)
         return super()._faults(fitted, empty)
+
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return a bound on the seconds that steps take, with rows made up for each."""
+        return super().effort(schema, results) + 0.02 * len(results)
 
     def _steepest(self, schema: Schema) -> dict[str, float]:
         return typical.steepest(schema, self.event, self.features)
