@@ -52,7 +52,7 @@ def logistic() -> Result:
         consortium = Consortium(sites, SCHEMA, Budget(0.1, 1e-5), colluding=1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TooNoisyWarning)
-            released = consortium.release(LogisticRegression("y", NAMES, rounds=1, norm=1.0), 1.0)
+            released = consortium.release(LogisticRegression("y", NAMES, norm=1.0), 1.0)
         told = released.model.predict(x[ROWS:]) == "yes"
         ours.append(float((told == y[ROWS:]).mean()))
         reference.append(float(Reference().fit(x[:ROWS], y[:ROWS]).score(x[ROWS:], y[ROWS:])))

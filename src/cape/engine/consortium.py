@@ -139,6 +139,7 @@ class Consortium(Framed):
     def promise(self, analysis: Analysis, share: float) -> ReleaseGuarantee:
         """Return what a release would promise once all its stages have begun. Reads and spends nothing."""
         _require_analysis(analysis)
+        analysis = self._setting.sized(analysis, self._scheme, self._sites.planned(), _share(share))
         stages = self._stages(analysis, self._scheme, _share(share))
         return stages.guarantee(len(stages))
 
@@ -173,6 +174,7 @@ class Consortium(Framed):
         analysis.require_extras()
         share = _share(share)
         kind = self._scheme if scheme is None else self._made(scheme)
+        analysis = self._setting.sized(analysis, kind, self._sites.planned(), share)
         stages = self._stages(analysis, kind, share)
         drops = Drops.of(drop, self.sites, kind.rounds, len(stages))
         session = AnalysisSession(analysis, stages, resumable=True)

@@ -215,7 +215,8 @@ def make_plan(
 
     `left` is what is left of the budget, as a share.
     """
-    analysis, setting, parties = setting.asked(analysis), setting.of(analysis), setting.parties
+    analysis = setting.asked(setting.sized(analysis, scheme, sizes, share))
+    setting, parties = setting.of(analysis), setting.parties
     given = dict(sizes) if sizes else {str(i): 1000 for i in range(parties.sites)}
     if len(given) != parties.sites:
         raise InvalidInput(f"sizes must be given for each of the {parties.sites} sites, not for {len(given)}")

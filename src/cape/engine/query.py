@@ -228,6 +228,13 @@ class Analysis(ABC):
         """Return it as it is asked with noise over these columns: where they allow for a better question."""
         return self
 
+    def sized(self, rows: int, mu: float) -> Self:
+        """Return it as it is asked where so many rows are expected and a release costs this mu.
+
+        From these public numbers it decides what was left to it, such as the number of steps.
+        """
+        return self
+
     def exactly(self) -> Analysis:
         """Return it as it is asked where there is no noise, and stages cost nothing."""
         return self

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -91,6 +91,14 @@ class Setting:
         """Return an analysis as it is asked of these columns, under the kind of noise of this setting."""
         found = analysis.under(self.noise == "laplace")
         return found.over(self.schema) if scheme is None or scheme.private else found.exactly()
+
+    def sized(
+        self, analysis: Analysis, scheme: Scheme, sizes: Mapping[str, int] | None, share: float
+    ) -> Analysis:
+        """Return an analysis as it is asked of so many rows, if that is known, for a share of the budget."""
+        if not sizes or not scheme.private or self.noise == "laplace":
+            return analysis
+        return analysis.sized(sum(sizes.values()), self.budget.cost(share).mu)
 
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""

@@ -88,9 +88,19 @@ class Document(Terms, frozen=True, kw_only=True):
 
 
 def document(study: Study) -> dict[str, Any]:
-    """Return a study as a request carries it: its public part, and every analysis with its budget share."""
+    """Return a study as a request carries it: its public part, and every analysis with its budget share.
+
+    What an analysis leaves to the rows that are expected is decided here, once for all sites.
+    """
     told = study.to_dict()
-    told["analyses"] = [{**entry.analysis.to_dict(), "share": entry.share} for entry in study.analyses]
+    scheme = make_scheme(study.scheme, study.setting.noise)
+    told["analyses"] = [
+        {
+            **study.setting.sized(entry.analysis, scheme, study.sizes, entry.share).to_dict(),
+            "share": entry.share,
+        }
+        for entry in study.analyses
+    ]
     # Tuples become lists, and keys become texts, as JSON would return them, with the same hash.
     plain: dict[str, Any] = msgspec.msgpack.decode(
         msgspec.msgpack.encode(msgspec.to_builtins(told, str_keys=True))

@@ -454,3 +454,30 @@ def test_gaussian_noise_is_proposed_to_a_study_of_many_numbers_with_laplace_nois
 def test_what_laplace_noise_cannot_do_is_said_before_anything_runs(privacy, analysis, message):
     with pytest.raises(cape.InvalidInput, match=message):
         noise_of(privacy, analysis)
+
+
+def test_what_follows_the_expected_rows_is_decided_in_the_document_that_all_sites_get(tmp_path):
+    text = """
+[study]
+name = "steps"
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+colluding = 1
+[schema]
+age = [18, 90]
+ill = ["no", "yes"]
+[sites]
+{sites}
+[[analysis]]
+kind = "logistic-regression"
+target = "ill"
+features = ["age"]
+"""
+    found = []
+    for rows in (100, 100_000):
+        sites = "\n".join(f'{name} = {{ path = "{name}.csv", rows = {rows} }}' for name in "abc")
+        study = cape.Study.parse(text.format(sites=sites), tmp_path / "study.toml")
+        assert study.analyses[0].analysis.rounds == "auto"  # which without noise is as many as it takes
+        found.append(document(study)["analyses"][0]["rounds"])
+    assert found == [2, "auto"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.logistic_model import LogisticModel
@@ -23,6 +24,9 @@ from cape.stats.score_steps import ScoreStep
 
 __all__ = ["LogisticRegression"]
 
+# Rows times mu, per root of the number of columns: below that, two steps cover better than five, on the
+# populations that `benchmarks.truth_data` names as those that constants were chosen on.
+_LITTLE = 250.0
 _RARE = 3.0  # rows: 95% of samples have none of a category of which 3 are expected
 
 
@@ -55,7 +59,8 @@ class LogisticRegression(ScoreRegression):
         features: numeric columns, or categories: one 0 or 1 for each value but the first; interactions such
             as "age:sex" and splines such as "spline(bmi, 4)" (`cape.blocks.terms`).
         formula: target and features in one text, as in "ill ~ age * sex + spline(bmi, 4) + site".
-        rounds: how many steps, or "auto" for five.
+        rounds: how many steps, or "auto" for five; where the numbers of rows that are expected and the share
+            are so small that noise would hide the first of them, two.
         intercept: whether log-odds may be other than 0 where all features are in the middle of their bounds
             (or in their first category).
         norm: the length that rows are shortened to.
@@ -86,6 +91,11 @@ class LogisticRegression(ScoreRegression):
             threshold=check.probability("threshold", threshold),
         )
         self._design()  # refuses a target among the features
+
+    def sized(self, rows: int, mu: float) -> Self:
+        """Return it with two steps where there is little to spend, in place of "auto"."""
+        little = rows * mu < _LITTLE * math.sqrt(1 + len(self.features))
+        return self.changed(rounds=2) if self.rounds == "auto" and little else self
 
     def _check(self, schema: Schema) -> None:
         column = schema[self.target]

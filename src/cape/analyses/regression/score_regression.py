@@ -194,7 +194,7 @@ class ScoreRegression(Analysis):
         if self.steps == 1:
             return [_ALONE]
         if self.steps == 2:
-            return [Parts(0.3, 1.0, 0.3, 0.5), Parts(0.7, 0.8, 0.5, 0.0)]
+            return [Parts(0.25, 1.0, 0.3, 0.5), Parts(0.75, 0.5, 0.3, 0.0)]
         return [_FIRST, *[_MIDDLE] * (self.steps - 3), _LOOK, _LAST]
 
     def stages(self) -> tuple[float, ...]:

@@ -507,3 +507,13 @@ def test_a_title_has_no_more_rows_than_are_public():
                 titles.add(int(rows[1].replace(",", "")))
     assert max(titles) == 2500
     assert len(titles) > 5
+
+
+def test_few_rows_and_a_small_share_leave_two_steps_and_what_was_given_stays():
+    asked = LogisticRegression("y", ("x1", "x2"))
+    assert asked.sized(2_000, 0.1).rounds == 2
+    assert asked.sized(20_000, 0.1) == asked.sized(2_000, 1.0) == asked
+    given = LogisticRegression("y", ("x1", "x2"), rounds=4)
+    assert given.sized(10, 0.01) == given
+    wide = LogisticRegression("y", [f"x{i}" for i in range(40)])
+    assert wide.sized(10_000, 0.1).rounds == 2
