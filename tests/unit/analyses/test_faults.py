@@ -201,3 +201,32 @@ def test_sites_where_nothing_varies_have_no_pooled_effect():
 def test_a_sentence_keeps_the_first_letter_of_a_column():
     assert sentence("z does not vary", ["z"]) == "z does not vary."
     assert sentence("the data say little.") == "The data say little."
+
+
+GROUPED = [
+    cape.Mean("y", by="arm"),
+    cape.StandardDeviation("y", by="arm"),
+    cape.Proportion("ill", by="arm"),
+    cape.Quantiles("y", by="arm"),
+    cape.Correlation("x", "y", by="arm"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["none", "cape"])
+@pytest.mark.parametrize("analysis", GROUPED, ids=lambda each: each.kind)
+def test_groups_of_which_nothing_is_known_are_named(analysis, scheme):
+    said = " ".join(released("empty", analysis, scheme, epsilon=400.0).notes())
+    why = "too few rows are, or nothing varies there" if scheme == "none" else "noise hides it"
+    assert f"Nothing is known of arm=none: nobody is in it, or {why}." in said
+    said = " ".join(released("nothing", analysis, scheme, epsilon=400.0).notes())
+    assert "Nothing is known" not in said
+
+
+def test_a_column_that_does_not_vary_is_not_called_too_few_rows():
+    said = " ".join(released("no events", cape.Difference("y", by="stage"), "none").notes())
+    assert "too few rows in a group" in said, "two of three stages are empty"
+    frame = _TABLES["no events"].with_columns(pl.Series("ill", ["no", "yes"] * (ROWS // 2)))
+    _TABLES["constant y"] = frame
+    said = " ".join(released("constant y", cape.Difference("y", by="ill"), "none").notes())
+    assert "y does not vary within a group" in said
+    assert "too few" not in said
