@@ -144,7 +144,7 @@ def asked(fault, kind):
     return COMPARISONS.get(kind) or models(["x", "arm"] if fault == "empty" else BOTH)[kind]
 
 
-@pytest.mark.one_in(4, seconds=0.08)
+@pytest.mark.one_in(6, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize(("fault", "kind"), CASES)
 def test_what_is_wrong_is_named_in_the_result(fault, kind, scheme):
@@ -164,7 +164,7 @@ SIGNS = re.compile(
 )
 
 
-@pytest.mark.one_in(4, seconds=0.08)
+@pytest.mark.one_in(6, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("kind", [*models(BOTH), *COMPARISONS])
 def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):
@@ -172,6 +172,7 @@ def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):
     assert not SIGNS.search(" ".join(notes)), notes
 
 
+@pytest.mark.one_in(3, seconds=0.1)
 @pytest.mark.parametrize("fault", ["constant", "repeated"])
 @pytest.mark.parametrize("kind", ["cox", "logistic", "poisson"])
 def test_what_does_not_vary_spoils_no_other(kind, fault):
@@ -212,6 +213,7 @@ GROUPED = [
 ]
 
 
+@pytest.mark.one_in(3, seconds=0.1)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("analysis", GROUPED, ids=lambda each: each.kind)
 def test_groups_of_which_nothing_is_known_are_named(analysis, scheme):
