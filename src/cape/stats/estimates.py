@@ -22,6 +22,7 @@ __all__ = [
     "Interval",
     "Labels",
     "error_beside",
+    "is_hidden",
     "is_unknown",
     "unknown",
     "warn_of_unknown",
@@ -88,6 +89,12 @@ def unknown(label: str, low: float, high: float, value: float | None = None) -> 
 def is_unknown(estimate: Estimate) -> bool:
     """Return whether only the bounds of an estimate are known: its value says nothing."""
     return isinstance(estimate.at, _Anywhere)
+
+
+def is_hidden(estimate: Estimate) -> bool:
+    """Return whether noise hides a number: its interval is all that is possible."""
+    (low, high), (least, most) = estimate.interval(), estimate.within
+    return is_unknown(estimate) or low <= least < most <= high
 
 
 def error_beside(error: float, ends: tuple[float, float]) -> float:

@@ -152,7 +152,7 @@ def asked(fault, kind):
     return COMPARISONS.get(kind) or models(["x", "arm"] if fault == "empty" else BOTH)[kind]
 
 
-@pytest.mark.one_in(4, seconds=0.08)
+@pytest.mark.one_in(6, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize(("fault", "kind"), CASES)
 def test_what_is_wrong_is_named_in_the_result(fault, kind, scheme):
@@ -172,7 +172,7 @@ SIGNS = re.compile(
 )
 
 
-@pytest.mark.one_in(4, seconds=0.08)
+@pytest.mark.one_in(6, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("kind", [*models(BOTH), *COMPARISONS])
 def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):
@@ -180,6 +180,7 @@ def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):
     assert not SIGNS.search(" ".join(notes)), notes
 
 
+@pytest.mark.one_in(3, seconds=0.1)
 @pytest.mark.parametrize("fault", ["constant", "repeated"])
 @pytest.mark.parametrize("kind", ["cox", "logistic", "poisson"])
 def test_what_does_not_vary_spoils_no_other(kind, fault):
@@ -209,3 +210,33 @@ def test_sites_where_nothing_varies_have_no_pooled_effect():
 def test_a_sentence_keeps_the_first_letter_of_a_column():
     assert sentence("z does not vary", ["z"]) == "z does not vary."
     assert sentence("the data say little.") == "The data say little."
+
+
+GROUPED = [
+    cape.Mean("y", by="arm"),
+    cape.StandardDeviation("y", by="arm"),
+    cape.Proportion("ill", by="arm"),
+    cape.Quantiles("y", by="arm"),
+    cape.Correlation("x", "y", by="arm"),
+]
+
+
+@pytest.mark.one_in(3, seconds=0.1)
+@pytest.mark.parametrize("scheme", ["none", "cape"])
+@pytest.mark.parametrize("analysis", GROUPED, ids=lambda each: each.kind)
+def test_groups_of_which_nothing_is_known_are_named(analysis, scheme):
+    said = " ".join(released("empty", analysis, scheme, epsilon=400.0).notes())
+    why = "too few rows are, or nothing varies there" if scheme == "none" else "noise hides it"
+    assert f"Nothing is known of arm=none: nobody is in it, or {why}." in said
+    said = " ".join(released("nothing", analysis, scheme, epsilon=400.0).notes())
+    assert "Nothing is known" not in said
+
+
+def test_a_column_that_does_not_vary_is_not_called_too_few_rows():
+    said = " ".join(released("no events", cape.Difference("y", by="stage"), "none").notes())
+    assert "too few rows in a group" in said, "two of three stages are empty"
+    frame = _TABLES["no events"].with_columns(pl.Series("ill", ["no", "yes"] * (ROWS // 2)))
+    _TABLES["constant y"] = frame
+    said = " ".join(released("constant y", cape.Difference("y", by="ill"), "none").notes())
+    assert "y does not vary within a group" in said
+    assert "too few" not in said

@@ -146,8 +146,8 @@ def together(joint: Joint, plain: Collection[str], schema: Schema, said: Collect
     named = joined([schema.label(name) for name in found])
     most = max(wider[i] for i in range(len(places)) if owners[i] in found)
     return [
-        f"{named} vary together: each interval is up to {most:.0f} times as wide as if the other effects "
-        "were known. Drop one of them."
+        f"{named} vary together, as far as is seen: each interval is up to {most:.0f} times as wide as if "
+        "the other effects were known. Drop one of them."
     ]
 
 
