@@ -79,7 +79,7 @@ def _summed(block: Any, tables: Sequence[Table]) -> list[Floats]:
         for products in block.products(SCHEMA):
             i, j = zip(*products.places, strict=True)
             sums = np.stack(grams)[:, list(i), list(j)]
-            found.append(sums if products.grouped else sums.sum(axis=0))
+            found.append(sums)
         return found
     if isinstance(block, Counts):
         names = [axis.column for axis in block.axes[1:]]

@@ -86,7 +86,7 @@ class Tau2:
         inverse = np.linalg.inv(spread)
         b = np.linalg.solve(h.T @ inverse @ h, h.T @ inverse @ y)
         rest = y - h @ b
-        return float(rest @ inverse @ rest) / float(len(y) - h.shape[1])
+        return float(rest @ inverse @ rest) / (len(self.values) - len(self.design[0]))
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,7 @@ from cape.stats.score_norms import Beyond, Lengths, edges_around
 from cape.stats.score_steps import (
     EXACT_CURVE,
     FIRST_BOUND,
-    LEAST_CURVE,
     MOST_CURVE,
-    STEEP,
     ScoreStep,
 )
 from cape.stats.score_steps import Point as Whitened
@@ -54,7 +52,8 @@ PARTS = (
     Parts(0.60, 0.5, 0.2, 0.0),
 )
 SHARES = (MARGINALS, *((1 - MARGINALS) * part.share / sum(each.share for each in PARTS) for part in PARTS))
-_SIZE = 1.0
+_SIZE = 1.0  # of own entries, in fourth roots of the number of sites
+_STEEP, _LEAST_CURVE = 0.05, 2.5  # as in `score_steps`, shorter: noise in curvatures by site counts for more
 _STEEPEST = 20.0  # times the mean: eigenvalues that noise may hide
 _UNSURE, _FLAT = (
     2.0,
@@ -151,8 +150,8 @@ class Point:
         bound = FIRST_BOUND * typical if self.beyond is None else self.beyond.bound
         most = EXACT_CURVE
         if noise > 0:
-            most = STEEP * total / (math.sqrt(2 * width) * noise * square)
-            most = min(max(most, LEAST_CURVE), MOST_CURVE)
+            most = _STEEP * total / (math.sqrt(2 * width) * noise * square)
+            most = min(max(most, _LEAST_CURVE), MOST_CURVE)
         edges = edges_around(typical) if lengths else ()
         return replace(self, bound=bound, curve=most * square, edges=edges)
 

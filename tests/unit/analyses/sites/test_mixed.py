@@ -178,15 +178,17 @@ def test_caps_are_said_and_the_intercept_stays_that_in_the_middle_of_bounds():
 @pytest.mark.slow(10)
 @pytest.mark.parametrize("random", [["intercept"], ["intercept", "x"], ["x"]])
 def test_the_stated_noise_of_all_stages_is_that_of_the_coefficients(random):
-    """The same rows, released 40 times: the scatter is what is said to come from privacy, or less."""
+    """The same rows, released 40 times: the scatter is what is said to come from privacy, or less: that also
+    counts what lies beyond the bound on scores."""
     tables, schema = list(hospitals().values()), SCHEMA.at("abcde")
     values, stated = [], []
     for seed in range(40):
-        found = conducted(MixedModel("y", ["x", "g"], random=random), schema, tables, 4.0, seed).estimates
+        asked = MixedModel("y", ["x", "g"], random=random, cap="none")
+        found = conducted(asked, schema, tables, 4.0, seed).estimates
         values.append([each.value for each in found[:3]])
         stated.append([each.privacy for each in found[:3]])
     ratio = np.std(values, axis=0) / np.median(stated, axis=0)
-    assert (ratio > 0.5).all()
+    assert (ratio > 0.25).all()
     assert (ratio < 1.4).all()
 
 
@@ -290,7 +292,7 @@ def test_two_sites_are_the_fewest_that_say_anything():
 def test_fixed_effects_and_variances_of_five_sites_are_covered(tau):
     """5,000 rows at epsilon 1: 95% to three standard errors of 150 runs."""
     schema, runs = SCHEMA.at("abcde"), 150
-    asked, std = MixedModel("y", ["x", "g"]), math.sqrt(5 / 4) / float(cape.privacy.mu(1.0, 1e-6))
+    asked, std = MixedModel("y", ["x", "g"], cap="none"), math.sqrt(5 / 4) / float(cape.privacy.mu(1.0, 1e-6))
     held = np.zeros(5)
     for run in range(runs):
         tables = list(hospitals(sizes=(1000,) * 5, tau=tau, slope=0.0, seed=run).values())
