@@ -14,8 +14,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ __all__ = [
     "check_where",
 ]
 
+A = TypeVar("A", bound="Analysis")
 Neighbours = Literal["replace-one", "add-remove"]
 Noise = Sequence[Sequence[float]]
 """For each block and array of a query, the standard deviation of the noise in every entry."""
@@ -218,6 +219,12 @@ class Analysis(ABC):
         """Return it with other fields: for smaller questions, whose arguments are parts of valid ones."""
         found = copy(self)
         found._set(**fields)
+        return found
+
+    def made(self, kind: type[A]) -> A:
+        """Return an analysis of another class with the same fields, which that class has."""
+        found = kind.__new__(kind)
+        found._set(**{each.name: getattr(self, each.name) for each in fields(self)})
         return found
 
     def under(self, laplace: bool) -> Self:

@@ -636,7 +636,7 @@ class ScoreRegression(Analysis):
             )
         parts = by_feature(dict(fitted.hidden), fitted.units.names)
         hidden = [name for name, part in parts.items() if part >= HIDDEN]
-        if hidden:
+        if hidden and apart is None:  # where rows are separated, curvature fades
             every = np.array([*parts.values()])
             found.append(unreliable([*parts], every, noise=last.curvature_noise > 0))
         for text in found:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -57,18 +57,14 @@ class CoxOfGroups(Cox):
             not isinstance(event, Category) or len(event.values) != 2
         ):  # others are censored, and not in tables
             return None
-        found = cls.__new__(cls)
-        found._set(**{each.name: getattr(cox, each.name) for each in fields(cox)})
-        return found
+        return cox.made(cls)
 
     def over(self, schema: Schema) -> Analysis:
         return self
 
     def exactly(self) -> Analysis:
         """Return the regression by steps, which knows times to the digit."""
-        found = Cox.__new__(Cox)
-        found._set(**{each.name: getattr(self, each.name) for each in fields(self)})
-        return found.exactly()
+        return self.made(Cox).exactly()
 
     def stages(self) -> tuple[float, ...]:
         """Return the one stage."""
