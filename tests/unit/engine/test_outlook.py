@@ -251,3 +251,17 @@ def test_smaller_questions_keep_every_other_argument():
     assert list(cape.LinearRegression("score", ["age"]).smaller(STATED)) == []
     assert [each.clusters for each in cape.KMeans(["age", "score"], 4).smaller(STATED)] == [3, 2]
     assert list(cape.Correlation("age", "score").smaller(BARE)) == []
+
+
+def test_a_plan_of_second_moments_says_how_little_noise_clipped_scores_have():
+    """Which is what releases have: over rows as the plan expects them."""
+    linear, scores = cape.LinearRegression("score", ["age", "ill"]), cape.GLM("score", ["age", "ill"])
+    (table,) = plan(linear, 0.5, rows=20_000).outlook
+    assert table.columns[1:] == ("LinearRegression", "GLM")
+    assert "GLM, family gaussian, has less" in table.title
+    for (name, *both), of in zip(table.rows, ("age", "ill=yes"), strict=True):
+        assert name == of
+        for text, analysis in zip(both, (linear, scores), strict=True):
+            planned = plan(analysis, 0.5, rows=20_000).noise[of]["cape"]
+            assert float(text) == pytest.approx(planned, rel=0.2)
+    assert not plan(cape.LinearRegression("score", ["age"]), 1e-4).outlook

@@ -15,10 +15,12 @@ import numpy as np
 
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.formula import target_and_features
+from cape.analyses.regression.glm import GLM
 from cape.analyses.regression.inference import Unsure
 from cape.analyses.regression.linear_estimate import Reading
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
+from cape.analyses.regression.reference import INTERCEPT
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
@@ -27,6 +29,8 @@ from cape.core.errors import InvalidInput
 from cape.data import Category, Schema
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
+from cape.show import Table
+from cape.show.numbers import number
 
 __all__ = ["Errors", "LinearRegression"]
 
@@ -221,6 +225,23 @@ class LinearRegression(Analysis):
         far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in read.joint.estimates}
         steep = super().limits(schema, noise, rows, neighbours)
         return {label: limit - far[label] for label, limit in steep.items()}
+
+    def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
+        """Return the noise of clipped scores beside that of second moments, where it is smaller."""
+        other = GLM(self.target, self.features, intercept=self.intercept, norm=self.norm)
+        asked = self.query(schema, neighbours)
+        unit = noise[0][0] / asked.flat_scales[0] / asked.sensitivity * math.sqrt(self.stages()[0])
+        last = other.query(schema, neighbours)
+        std = unit * last.sensitivity / math.sqrt(other.stages()[-1])
+        of_scores = [[std * scale for scale in each] for each in last.scales]
+        moments = self.expected(schema, noise, rows, neighbours)
+        scores = other.expected(schema, of_scores, rows, neighbours)
+        names = [name for name in moments if name in scores and name != INTERCEPT]
+        if not names or not all(scores[name] < moments[name] for name in names):
+            return ()
+        lines = tuple((schema.title(n), number(moments[n]), number(scores[n])) for n in names)
+        title = "Privacy noise (SD) of coefficients: GLM, family gaussian, has less and caps columns"
+        return (Table(("", "LinearRegression", "GLM"), lines, title),)
 
     def smaller(self, schema: Schema) -> Iterator[Analysis]:
         """Yield regressions on fewer features, then on each alone, then the target by each category."""
