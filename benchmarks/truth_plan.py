@@ -30,6 +30,7 @@ import cape
 from benchmarks.harness import Result, Skip, bench
 from benchmarks.truth_data import Floats, population
 from benchmarks.truth_models import bounds
+from cape.core.errors import CapeError
 from cape.data import Category, Number, Schema
 from cape.data.expected import Expected
 from cape.engine.query import Analysis
@@ -310,19 +311,29 @@ def plan() -> Result:
     if not asked:
         raise Skip("set CAPE_DATA to the folder of the data")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(map(name_of, asked), pool.map(measured, asked), strict=True))
+        each = dict(zip(map(name_of, asked), pool.map(_measured, asked), strict=True))
+    failed = [name for name, numbers in each.items() if not numbers]
+    found = {name: numbers for name, numbers in each.items() if numbers}
     times = {name: typical(numbers) for name, numbers in found.items()}
     numbers = [each for of in found.values() for each in of]
-    held = statistics.fmean(each.held for each in numbers)
+    held = statistics.fmean(number.held for number in numbers)
     close = statistics.fmean(1 / MOST <= each.ratio <= MOST for each in numbers)
-    worst = max(abs(math.log(each)) for each in times.values()) / math.log(MOST)
+    worst = max(abs(math.log(each)) for each in times.values()) / math.log(MOST) if not failed else math.inf
     detail = {
         "held by ranges with nothing expected": round(held, 3),
         "single numbers within 1.5": round(close, 3),
         "numbers": len(numbers),
+        "failed": failed,
         **{name: round(each, 2) for name, each in sorted(times.items(), key=lambda e: -abs(math.log(e[1])))},
     }
     return Result(max(worst, HELD / held), 1.0, "lower", detail=detail)
+
+
+def _measured(asked: tuple[str, Analysis]) -> list[Planned]:
+    try:
+        return measured(asked)
+    except CapeError:
+        return []
 
 
 def main() -> None:
@@ -330,7 +341,7 @@ def main() -> None:
     for asked in here(pattern):
         try:
             found = measured(asked, int(releases or RELEASES))
-        except Exception as error:
+        except CapeError as error:
             print(f"{name_of(asked)}: {error!r}")
             continue
         ratios, held = [each.ratio for each in found], sum(each.held for each in found)
