@@ -39,6 +39,7 @@ from cape.learning.kmeans_model import KMeansModel
 RELEASES = 24  # which tell the size of errors to 15%
 MOST = 1.5  # times what was planned, and 1 / MOST
 HELD = 0.9  # of the numbers of which nothing was expected
+RANGED = "quantiles"  # of whole numbers: it is chance whether one of them is as good as the next
 SAME = 1.05  # the ends of a range that is none
 MARGIN = 1.2  # of a range's ends, for so few releases
 WIDE = 2.0  # bounds: times the range of the data
@@ -193,6 +194,12 @@ class Planned:
         return self.real / self.planned
 
     @property
+    def outside(self) -> float:
+        """How many times the nearer end of the range it is, with `expected`; 1 within."""
+        low, high = self.told
+        return self.real / min(max(self.real, low), high)
+
+    @property
     def held(self) -> bool:
         """Whether the range with nothing expected holds it, as far as so many releases tell."""
         low, high = self.bare
@@ -299,9 +306,12 @@ def name_of(asked: tuple[str, Analysis]) -> str:
     return f"{name} {analysis.kind} {getattr(analysis, 'family', '')}".rstrip()
 
 
-def typical(numbers: Sequence[Planned]) -> float:
-    """Return how many times what was planned the errors of an analysis are: the geometric mean."""
-    return math.exp(statistics.fmean(math.log(each.ratio) for each in numbers))
+def typical(numbers: Sequence[Planned], *, ranged: bool = False) -> float:
+    """Return how many times what was planned the errors of an analysis are: the geometric mean.
+
+    With `ranged`, how far outside of their ranges they are.
+    """
+    return math.exp(statistics.fmean(math.log(each.outside if ranged else each.ratio) for each in numbers))
 
 
 @bench("truth.plan")
@@ -314,7 +324,7 @@ def plan() -> Result:
         each = dict(zip(map(name_of, asked), pool.map(_measured, asked), strict=True))
     failed = [name for name, numbers in each.items() if not numbers]
     found = {name: numbers for name, numbers in each.items() if numbers}
-    times = {name: typical(numbers) for name, numbers in found.items()}
+    times = {name: typical(numbers, ranged=RANGED in name) for name, numbers in found.items()}
     numbers = [each for of in found.values() for each in of]
     held = statistics.fmean(number.held for number in numbers)
     close = statistics.fmean(1 / MOST <= each.ratio <= MOST for each in numbers)
