@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, norm
+from scipy.stats import binom
 
 from benchmarks.harness import Result, bench
 from cape import privacy
@@ -26,10 +25,9 @@ from cape.analyses import (
     Heterogeneity,
     LinearRegression,
     Mean,
-    MixedModel,
     Proportion,
 )
-from cape.blocks import Counts, GroupedProducts, Moments, SiteScores
+from cape.blocks import Counts, GroupedProducts, Moments
 from cape.core.errors import TooNoisyWarning
 from cape.data import Category, Number, Schema
 from cape.engine.query import Analysis, Answer, Query
@@ -40,14 +38,13 @@ Table = dict[str, NDArray[Any]]
 RUNS = 400
 SITES = ("a", "b", "c", "d", "e")
 EQUAL, UNEQUAL = (1000,) * 5, (2500, 1200, 700, 400, 200)
-_LEVEL, _COVERED, _BAR = 0.05, 0.93, 1.3
+_LEVEL, _COVERED = 0.05, 0.93
 STD = math.sqrt(5 / 4) / float(privacy.mu(1.0, 1e-6))
 
 SCHEMA = Schema(
     y=Number(-1, 1, missing=False),
     z=Number(-1, 1),
     x=Number(-1, 1, missing=False),
-    **{name: Number(-1, 1, missing=False) for name in "abcd"},
     g=Category(("no", "yes"), missing=False),
     ill=Category(("no", "yes"), missing=False),
 ).at(SITES)
@@ -69,36 +66,20 @@ def answered(query: Query, tables: Sequence[Table], rng: Random, noise: float) -
     return Answer(tuple(sums), tuple(stds), None, SCHEMA)
 
 
-def conducted(asked: Analysis, tables: Sequence[Table], rng: Random, noise: float) -> Any:
-    """Return the result of all stages, which share the budget for which `noise` is a unit of sensitivity."""
-    talk = asked.conduct(SCHEMA, "replace-one")
-    query = next(talk)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TooNoisyWarning)
-        for share in asked.stages():
-            try:
-                query = talk.send(answered(query, tables, rng, noise / math.sqrt(share)))
-            except StopIteration as told:
-                return told.value
-    raise AssertionError("there are as many questions as shares")
-
-
 def _summed(block: Any, tables: Sequence[Table]) -> list[Floats]:
     """Return a block's sums, by site first."""
-    if isinstance(block, (GroupedProducts, SiteScores)):
+    if isinstance(block, GroupedProducts):
         length, target = block.design.length(SCHEMA), str(block.design.target)
         rows = []
         for table in tables:
             x = [table[name] / length for name in block.design.features]
             rows.append(np.stack([np.ones(len(x[0])), *x, table[target]]))
-        if isinstance(block, SiteScores):
-            return list(block.summed([(v[:-1], v[-1], 1.0) for v in rows]))
         grams = [v @ v.T for v in rows]
         found = []
         for products in block.products(SCHEMA):
             i, j = zip(*products.places, strict=True)
             sums = np.stack(grams)[:, list(i), list(j)]
-            found.append(sums if products.grouped else sums.sum(axis=0))
+            found.append(sums)
         return found
     if isinstance(block, Counts):
         names = [axis.column for axis in block.axes[1:]]
@@ -135,113 +116,6 @@ def broken(hits: Mapping[str, int], runs: int, *, size: bool = False) -> dict[st
     if size:
         return {name: hit / runs for name, hit in hits.items() if binom.sf(hit - 1, runs, _LEVEL) < level}
     return {name: hit / runs for name, hit in hits.items() if binom.cdf(hit, runs, _COVERED) < level}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A mixed model of y: features, what varies by site with which SD, sizes of sites, shape of residuals.
-
-    Features a to d, and residuals beside them, have bounds of 8 SDs.
-    """
-
-    features: tuple[str, ...]
-    random: tuple[str, ...]
-    intercept: float
-    slope: float
-    sizes: tuple[int, ...] = EQUAL
-    skewed: bool = False
-
-    @property
-    def truth(self) -> dict[str, float]:
-        """The estimands by label."""
-        fixed = {"intercept": -0.1, "x": 0.2, "g=yes": 0.1} | dict.fromkeys("abcd", 0.2)
-        names = [f"{name}=yes" if name == "g" else name for name in self.features]
-        spread = {"tau² intercept": self.intercept**2, "tau² x": self.slope**2}
-        return {name: fixed[name] for name in ("intercept", *names)} | {
-            f"tau² {name}": spread[f"tau² {name}"] for name in self.random
-        }
-
-    def drawn(self, rng: Random) -> list[Table]:
-        """Return the rows of all sites; the SD of residuals is a sixth or an eighth of the width of y."""
-        tables = []
-        for many in self.sizes:
-            x, g = rng.uniform(-1, 1, many), (rng.random(many) < 0.5).astype(np.float64)
-            wide = {name: rng.normal(0, 0.25, many) for name in self.features if name in "abcd"}
-            rest = rng.exponential(0.2, many) - 0.2 if self.skewed else rng.normal(0, 0.3, many)
-            u, w = self.intercept * rng.normal(), self.slope * rng.normal()
-            line = -0.1 + u + (0.2 + w) * x * ("x" in self.features) + 0.1 * g * ("g" in self.features)
-            line = line + 0.2 * sum(wide.values())
-            tables.append({"y": line + (rest / 1.2 if wide else rest), "x": x, "g": g, **wide})
-        return tables
-
-
-MIXED = {
-    "intercept varies": Setting(("x", "g"), ("intercept",), 0.1, 0.0),
-    "intercept and slope vary": Setting(("x",), ("intercept", "x"), 0.1, 0.15),
-    "nothing varies": Setting(("x", "g"), ("intercept",), 0.0, 0.0),
-    "slope that does not vary": Setting(("x",), ("intercept", "x"), 0.1, 0.0),
-    "unequal sites": Setting(("x", "g"), ("intercept",), 0.1, 0.0, UNEQUAL),
-    "unequal sites, slope": Setting(("x",), ("intercept", "x"), 0.1, 0.15, UNEQUAL),
-    "skewed residuals": Setting(("x", "g"), ("intercept",), 0.1, 0.0, skewed=True),
-    "two features, wide bounds": Setting(("a", "b"), ("intercept",), 0.1, 0.0),
-    "four features, wide bounds": Setting(("a", "b", "c", "d"), ("intercept",), 0.1, 0.0),
-}
-
-
-@bench("glm.mixed")
-def mixed() -> Result:
-    """The largest width of an interval over that without noise in the same runs, of any effect that there is.
-
-    Infinite if the coverage of a fixed effect or of a tau² is below .93 in any cell. All fixed effects count,
-    and each tau² of what varies by site. A tau² of 0 is not among them: without noise, its interval is that
-    of what samples of 1,000 rows leave, and even if the whole budget went to one mean at each site, noise
-    would make it `least width of a tau² of 0`.
-    """
-    hits: dict[str, int] = {}
-    plain: dict[str, int] = {}
-    ratios: dict[str, float] = {}
-    counted: list[str] = []
-    for place, (name, setting) in enumerate(MIXED.items()):
-        asked, rng = MixedModel("y", setting.features, random=setting.random), np.random.default_rng(place)
-        truth = setting.truth
-        counted += [f"{name}: {label}" for label, true in truth.items() if true]
-        widths = {label: np.zeros(2) for label in truth}
-        for label in truth:
-            hits[f"{name}: {label}"] = plain[f"{name}: {label}"] = 0
-        for _ in range(RUNS):
-            tables = setting.drawn(rng)
-            for turn, noise in enumerate((STD, 0.0)):
-                found = {e.label: e for e in conducted(asked, tables, rng, noise).estimates}
-                for label, true in truth.items():
-                    low, high = found[label].interval()
-                    widths[label][turn] += high - low
-                    (hits, plain)[turn][f"{name}: {label}"] += low <= true <= high
-        ratios |= {f"{name}: {label}": round(float(w[0] / w[1]), 3) for label, w in widths.items()}
-    wrong = broken(hits, RUNS)
-    detail = {
-        "runs": RUNS,
-        "coverage": {key: round(hit / RUNS, 4) for key, hit in hits.items()},
-        "coverage without noise": {key: round(hit / RUNS, 4) for key, hit in plain.items()},
-        "broken": wrong,
-        "widths": {key: ratios[key] for key in counted},
-        "above the bar": {key: ratios[key] for key in counted if ratios[key] > _BAR},
-        "widths of a tau² of 0": {key: ratio for key, ratio in ratios.items() if key not in counted},
-        "least width of a tau² of 0": round(_least(), 3),
-    }
-    value = math.inf if wrong else max(ratios[key] for key in counted)
-    return Result(value, _BAR, "lower", detail=detail)
-
-
-def _least() -> float:
-    """Return the least width of the interval of a tau² of 0: the variance of a site's mean, residuals cut.
-
-    Over all places where residuals can be cut, with the whole budget for the sum of these at each site.
-    """
-    cuts = np.linspace(0.5, 3.0, 26)
-    kept = 2 * norm.cdf(cuts) - 1
-    square = kept - 2 * cuts * norm.pdf(cuts) + cuts**2 * (1 - kept)
-    noise = (2 * STD * cuts) ** 2 / EQUAL[0]
-    return float(((square + noise) / kept**2).min())
 
 
 Drawn = Callable[[Random, float, Sequence[int]], tuple[list[Table], Callable[[int], float]]]

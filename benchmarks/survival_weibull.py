@@ -1,8 +1,10 @@
 """Weibull regressions: the coverage of 95% intervals of coefficients and of the shape.
 
-`survival.coverage.weibull`: how many intervals break the rule of `survival.coverage.cox`, over 400 tables
-that are drawn anew, of 1,000 and 5,000 rows with shapes 0.7 and 1.5, epsilon 1 and 3, delta 1e-3. Sums are
-the blocks' own, and noise is that of 5 sites of which one colludes.
+`survival.coverage.weibull`: how many intervals cover less than .93, by one-sided binomial tests at .05 over
+the cells, over 400 tables that are drawn anew, of 1,000 and 5,000 rows with shapes 0.7 and 1.5, epsilon 1 and
+3, delta 1e-3. Sums are the blocks' own, and noise is that of 5 sites of which one colludes. Intervals may
+cover more: they count how far scores that were shortened could have moved estimates, which is hardly at all
+where the law is true, as here. `truth_survival` measures where it is not.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from cape.data import Category, Number, Schema
 RUNS, DELTA = 400, 1e-3
 SIZES, EPSILONS, SHAPES = (1_000, 5_000), (1.0, 3.0), (0.7, 1.5)
 SLOPES = np.array([0.03, 0.5, -0.4])
-_LEAST, _MOST = 0.93, 0.985
+_LEAST = 0.93
 SCHEMA = Schema(
     {
         "age": Number(18, 95, missing=False),
@@ -51,13 +53,13 @@ def people(rows: int, shape: float, rng: np.random.Generator) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def covered(runs: int = RUNS) -> dict[str, tuple[NDArray[np.bool_], bool]]:
-    """For each cell, which intervals hold the truth, and whether the sampling error is the larger one."""
+def covered(runs: int = RUNS) -> dict[str, NDArray[np.bool_]]:
+    """For each cell, which intervals hold the truth."""
     found = {}
     for rows, epsilon, shape in itertools.product(SIZES, EPSILONS, SHAPES):
         rng, mu = np.random.default_rng([rows, int(epsilon)]), float(privacy.mu(epsilon, DELTA))
         truth = (*SLOPES, shape)
-        hits, sampled = np.empty((runs, len(truth)), bool), np.empty((runs, len(truth)))
+        hits = np.empty((runs, len(truth)), bool)
         for run in range(runs):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TooNoisyWarning)
@@ -65,10 +67,8 @@ def covered(runs: int = RUNS) -> dict[str, tuple[NDArray[np.bool_], bool]]:
             for place, each in enumerate(told.estimates):
                 low, high = each.interval()
                 hits[run, place] = low <= truth[place] <= high
-                sampled[run, place] = each.sampling > each.privacy
         for place, each in enumerate(told.estimates):
-            name = f"n={rows} epsilon={epsilon:g} shape={shape:g} {each.label}"
-            found[name] = hits[:, place], float(sampled[:, place].mean()) > 0.5
+            found[f"n={rows} epsilon={epsilon:g} shape={shape:g} {each.label}"] = hits[:, place]
     return found
 
 
@@ -76,11 +76,9 @@ def covered(runs: int = RUNS) -> dict[str, tuple[NDArray[np.bool_], bool]]:
 def survival_coverage_weibull() -> Result:
     cells = covered()
     level, broken = 0.05 / len(cells), {}
-    for name, (hits, larger) in cells.items():
-        held, runs = int(hits.sum()), len(hits)
-        low = binom.cdf(held, runs, _LEAST) < level
-        if low or (larger and binom.sf(held - 1, runs, _MOST) < level):
-            broken[name] = round(held / runs, 3)
-    coverage = {name: round(float(hits.mean()), 3) for name, (hits, _) in cells.items()}
+    for name, hits in cells.items():
+        if binom.cdf(int(hits.sum()), len(hits), _LEAST) < level:
+            broken[name] = round(float(hits.mean()), 3)
+    coverage = {name: round(float(hits.mean()), 3) for name, hits in cells.items()}
     detail = {"cells": len(cells), "least": min(coverage.items(), key=lambda each: each[1]), "broken": broken}
     return Result(float(len(broken)), 0.0, "lower", "cells", detail)

@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from cape.analyses.empty import unknown_groups
 from cape.blocks import Grouped
 from cape.core.errors import InvalidInput, TooNoisyWarning
 from cape.data import Schema
@@ -270,6 +271,14 @@ def _keys(asked: ByGroup) -> dict[str, Any]:
     return asked.of_one.keys() | {"by": asked.by}
 
 
+def _notes(asked: ByGroup, release: Release) -> Sequence[str]:
+    """Return what the analysis says itself, and of which groups nothing is known."""
+    assert asked.by is not None
+    own: Sequence[str] = inspect.unwrap(type(asked).notes)(asked, release)
+    private = math.isfinite(release.guarantee.mu)
+    return [*own, *unknown_groups(asked.by, list(release.estimates), release.schema, private=private)]
+
+
 def _figures(asked: ByGroup, release: Release) -> Sequence[Figure]:
     """Return each number of all groups below each other; or what the analysis draws, of each group."""
     one, schema = asked.of_one, release.schema
@@ -308,4 +317,5 @@ _GROUPED: dict[str, Callable[..., Any]] = {
     "units": _units,
     "keys": _keys,
     "figures": _figures,
+    "notes": _notes,
 }

@@ -12,8 +12,9 @@ from typing import Any
 
 from cape.data import Schema
 from cape.engine.arguments import joined
+from cape.stats.estimates import Estimate, is_hidden
 
-__all__ = ["empty_groups", "nobody", "same_everywhere"]
+__all__ = ["empty_groups", "nobody", "same_everywhere", "unknown_groups"]
 
 _CLEAR = 3.5  # times its noise: a count that is larger is surely not none
 _NOBODY = 0.5  # rows
@@ -41,6 +42,20 @@ def empty_groups(by: str, sizes: Mapping[Any, tuple[float, float]], schema: Sche
     return [
         f"{who}: {known} can be said of {it}, or of what is compared with {it}. Leave {it} out with where."
     ]
+
+
+def unknown_groups(by: str, estimates: Sequence[Estimate], schema: Schema, *, private: bool) -> list[str]:
+    """Return a sentence on the values of a column of which every number is hidden, by their labels."""
+    hidden = []
+    for value in schema.category(by).values:
+        ours = [each for each in estimates if each.label.endswith(f" | {by}={value}")]
+        if ours and all(map(is_hidden, ours)):
+            hidden.append(schema.title(f"{by}={value}"))
+    if not hidden:
+        return []
+    them = "it" if len(hidden) == 1 else "them"
+    why = f"noise hides {them}" if private else "too few rows are, or nothing varies there"
+    return [f"Nothing is known of {joined(hidden)}: nobody is in {them}, or {why}."]
 
 
 def same_everywhere(names: Sequence[str], schema: Schema, *, noisy: bool) -> list[str]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cape.blocks.counts import Axis, Counts
     from cape.blocks.custom import Custom
     from cape.blocks.design import Design
-    from cape.blocks.exposure import Exposure
     from cape.blocks.follow_up import FollowUp
     from cape.blocks.gradient import Gradient
     from cape.blocks.gram import Gram
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from cape.blocks.hazard_scores import HazardScores
     from cape.blocks.law_scores import LawScores
     from cape.blocks.leaving import Leaving
-    from cape.blocks.martingale import Martingale
     from cape.blocks.merged import Merged
     from cape.blocks.moments import Moments
     from cape.blocks.nearest import Nearest
@@ -49,7 +47,6 @@ else:
             "cape.blocks.counts": ["Axis", "Counts"],
             "cape.blocks.custom": ["Custom"],
             "cape.blocks.design": ["Design"],
-            "cape.blocks.exposure": ["Exposure"],
             "cape.blocks.follow_up": ["FollowUp"],
             "cape.blocks.gradient": ["Gradient"],
             "cape.blocks.gram": ["Gram"],
@@ -57,7 +54,6 @@ else:
             "cape.blocks.hazard_scores": ["HazardScores"],
             "cape.blocks.law_scores": ["LawScores"],
             "cape.blocks.leaving": ["Leaving"],
-            "cape.blocks.martingale": ["Martingale"],
             "cape.blocks.merged": ["Merged"],
             "cape.blocks.moments": ["Moments"],
             "cape.blocks.nearest": ["Nearest"],
@@ -82,7 +78,6 @@ __all__ = [
     "Counts",
     "Custom",
     "Design",
-    "Exposure",
     "FollowUp",
     "Form",
     "Gradient",
@@ -92,7 +87,6 @@ __all__ = [
     "HazardScores",
     "LawScores",
     "Leaving",
-    "Martingale",
     "Merged",
     "Moments",
     "Nearest",

@@ -9,7 +9,7 @@ numbers, since sums of q_j² are whole numbers below 2^53; the vector is shorten
 enters and leaves. An amount that is cut at 2^32 shortens what is expected, which leaves a vector between the
 event alone, of length at most 1 <= `reach`, and the whole. Where rows are counted in finer steps, exact sums
 are rounded once, to 2^-40: one row moves them by sqrt(k) such steps more, and its rounding is 2^-10 of that.
-Tested in tests/unit/blocks/test_martingale.py and test_hazard_scores.py.
+Tested in tests/unit/blocks/test_hazard_scores.py.
 """
 
 from __future__ import annotations

@@ -12,17 +12,20 @@ from functools import reduce
 
 import numpy as np
 
+from cape.blocks import typical
 from cape.blocks.design import Design
 from cape.blocks.parts import Part
+from cape.blocks.steps import ONE
 from cape.blocks.times import Times
-from cape.blocks.typical import Shape
 from cape.core.arrays import Flags, Floats, Integers
 from cape.core.errors import InvalidInput
 from cape.data.schema import Schema
 
-__all__ = ["FollowUp", "Stretches"]
+__all__ = ["TYPICAL", "FollowUp", "Stretches", "typical_rows"]
 
+TYPICAL = 1024  # rows, for plans
 _MOST_CELLS = 1 << 13
+_STEP = np.sqrt(np.array([23.0, 29.0, 31.0, 37.0]))  # multiples are evenly spread mod 1
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class FollowUp:
     def typical(self, schema: Schema, ranks: Floats) -> Stretches:
         """Return the stretches of typical rows with these ranks, (rows, 4), each column from 0 to 1."""
         column = schema.number(self.times.time)
-        time = column.middle + column.half * Shape(column).at(ranks[:, 0])
+        time = column.middle + column.half * typical.Shape(column).at(ranks[:, 0])
         exits = np.searchsorted(np.array(self.times.edges[1:]), time, side="left")
         events = (ranks[:, 1] < schema.category(self.times.event).shares[1]).astype(np.int64)
         stratum = np.zeros(len(ranks), np.int64)
@@ -155,5 +158,12 @@ class FollowUp:
         entry = None
         if self.times.entry is not None:
             late = schema.number(self.times.entry)
-            entry = late.middle + late.half * Shape(late).at(ranks[:, 3])
+            entry = late.middle + late.half * typical.Shape(late).at(ranks[:, 3])
         return self._stretches(time, exits, events, stratum, entry)
+
+
+def typical_rows(design: Design, follow_up: FollowUp, schema: Schema) -> tuple[Floats, Stretches]:
+    """Return vectors in steps, one column a row, and stretches of typical rows."""
+    x = np.trunc(typical.rows(design, schema, TYPICAL).T * ONE)
+    ranks = (0.5 + np.arange(TYPICAL)[:, None] * _STEP) % 1.0
+    return x, follow_up.typical(schema, ranks)

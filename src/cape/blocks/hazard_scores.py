@@ -24,8 +24,7 @@ from cape.blocks.block import T_BITS, Array, Block, Sums
 from cape.blocks.cells import CellSums, Rates, away_along, finer
 from cape.blocks.clip import clip_rows
 from cape.blocks.design import Design
-from cape.blocks.exposure import typical_rows
-from cape.blocks.follow_up import FollowUp, Stretches
+from cape.blocks.follow_up import FollowUp, Stretches, typical_rows
 from cape.blocks.parts import Part, Pass
 from cape.blocks.person_sums import PersonProducts
 from cape.blocks.steps import ONE

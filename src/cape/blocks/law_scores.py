@@ -54,7 +54,7 @@ LEAST = 2.0**-40  # of the span of times: the least that a row is followed for
 LEAST_SHAPE, MOST_SHAPE = 0.02, 50.0
 _LARGEST, _LARGEST_TURN = 1e100, 1e30
 _FURTHEST = 30.0  # of the logarithm of what a row expects
-_TINY = 1e-300
+_TINY = 1e-200  # of what a row expects: what it says is nothing
 _TYPICAL = 512  # rows, for plans
 _STEPS = np.sqrt(np.array([23.0, 29.0, 37.0]))  # multiples are evenly spread mod 1
 _OCTAVES = 2.0  # of times, of which the longest score is looked for together
@@ -217,7 +217,7 @@ class LawScores(Block):
         passed = until * left - before * first  # what g adds up to along the shape, g as above
         scores += (rows.event * (left + 1 / k) - passed)[:, None] * along_shape
         if late:
-            mean = np.where(expected > 0, passed / np.maximum(expected, _TINY), left)
+            mean = np.where(expected > _TINY, passed / np.maximum(expected, _TINY), left)
             mean = np.clip(mean, np.where(before > 0, first + 1 / k, left), left + 1 / k)
             second = until * left * left - before * first * first + expected / k**2
             within = np.maximum(second - expected * mean * mean, 0.0)
@@ -241,8 +241,8 @@ class LawScores(Block):
         highest = self.weights[0] + float(slopes @ middle) + reach
         constant, sides = turn[:, 0] + turn[:, self._slopes] @ middle, turn[:, self._slopes] * half
         if not self.shaped:
-            most = math.exp(min(highest + math.log(self.most), _FURTHEST))
-            return ROUNDED * max(1.0, most) * furthest_corner(constant, sides)
+            whole = math.exp(min(highest + math.log(self.most), _FURTHEST))
+            return ROUNDED * max(1.0, whole) * furthest_corner(constant, sides)
         along_shape = turn[:, -1]
         ends = np.arange(math.log(self.most), math.log(self.least), -_OCTAVES * math.log(2))
         ends = np.append(ends, math.log(self.least))

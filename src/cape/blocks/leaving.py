@@ -14,8 +14,7 @@ import numpy as np
 
 from cape.blocks.block import Array, Block, Sums
 from cape.blocks.design import Design
-from cape.blocks.exposure import TYPICAL, typical_rows
-from cape.blocks.follow_up import FollowUp, Stretches
+from cape.blocks.follow_up import TYPICAL, FollowUp, Stretches, typical_rows
 from cape.blocks.parts import Part
 from cape.core.arrays import Floats
 from cape.data.schema import Schema

@@ -1,4 +1,4 @@
-"""Sums of products of a row's entries by group, and of those products that no group needs over everybody.
+"""Sums of products of a row's entries by group.
 
 Claim. The sums are the true integers of a set of rows, in whichever parts and order it comes.
 Reason. Entries are whole steps within 2^20: sums of at most 8192 of them are exact in float64, and sums of
@@ -33,32 +33,28 @@ _TERMS = (Term(0, (0.0, 1.0)), Term(0, (0.0, 0.0, 1.0)), Term(1), Term(1, (0.0, 
 
 @dataclass(frozen=True)
 class Products:
-    """The products in one array: places i <= j in (1, x, y); `grouped` if there is one number a group.
+    """The products in one array: places i <= j in (1, x, y).
 
     `name` is one of "count", "y", "x", "yy", "xy", "square" and "cross": of two different entries of x.
     """
 
     name: str
     places: tuple[tuple[int, int], ...]
-    grouped: bool
 
 
 @dataclass(frozen=True)
 class GroupedProducts(Block):
     """Over complete rows with a known group: sums of the products of (1, x, y).
 
-    Arrays: those of `products`, each (groups, products), or (products,) over all groups together.
+    Arrays: those of `products`, each (groups, products).
 
     Attributes:
         design: how a row becomes x and y.
         by: the category column that groups rows.
-        apart: features whose products are added up by group; x and y themselves and the count always are.
-            None for all products, those of y with itself among them.
     """
 
     design: Design
     by: str
-    apart: tuple[str, ...] | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -73,31 +69,16 @@ class GroupedProducts(Block):
                 "fewer features, or categories with fewer values"
             )
         x, y = range(1, width + 1), width + 1
-        alone = self.entries(schema)
-        found = [
-            Products("count", ((0, 0),), True),
-            Products("y", ((0, y),), True),
-            Products("x", tuple((0, i) for i in x), True),
-            Products("yy", ((y, y),), self.apart is None),
-        ]
-        kinds = {
+        found = {
+            "count": ((0, 0),),
+            "y": ((0, y),),
+            "x": tuple((0, i) for i in x),
+            "yy": ((y, y),),
             "xy": tuple((i, y) for i in x),
             "square": tuple((i, i) for i in x),
             "cross": tuple(itertools.combinations(x, 2)),
         }
-        for grouped in (True, False):
-            for name, places in kinds.items():
-                held = tuple(each for each in places if grouped == bool(alone & {*each}))
-                found += [Products(name, held, grouped)] if held else []
-        return tuple(found)
-
-    def entries(self, schema: Schema) -> frozenset[int]:
-        """Return the places in (1, x, y) of the features that are kept apart."""
-        names = self.design.names(schema)
-        if self.apart is None:
-            return frozenset(range(1, len(names) + 1))
-        held = {each for name in self.apart for each in Design((name,)).names(schema)}
-        return frozenset(place for place, name in enumerate(names, start=1) if name in held)
+        return tuple(Products(name, places) for name, places in found.items() if places)
 
     def arrays(self, schema: Schema) -> tuple[Array, ...]:
         self.design.check(schema)
@@ -109,8 +90,8 @@ class GroupedProducts(Block):
         bits = {"count": 0, "y": T_BITS, "x": T_BITS}
         return tuple(
             Array(
-                f"{each.name} {'by group' if each.grouped else 'of all'}",
-                (groups, len(each.places)) if each.grouped else (len(each.places),),
+                f"{each.name} by group",
+                (groups, len(each.places)),
                 bits.get(each.name, 2 * T_BITS),
             )
             for each in self.products(schema)
@@ -159,5 +140,4 @@ class _Summer:
 def _chosen(whole: NDArray[Any], products: Products) -> NDArray[Any]:
     """Return the sums of some products out of all, (groups, 1 + width + 1, 1 + width + 1)."""
     first, second = zip(*products.places, strict=True)
-    found = whole[:, list(first), list(second)]
-    return found if products.grouped else found.sum(axis=0)
+    return whole[:, list(first), list(second)]

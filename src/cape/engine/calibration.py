@@ -36,6 +36,7 @@ MOST_ROWS = 1 << 36  # what the ring is made to hold when the number of rows is 
 RESOLUTION = 1 << 20  # steps in one standard deviation of a site's own noise, or in Laplace's scale
 _FINENESS = 10  # a step is made of at least 2^10 finer ones, so that its size is right to 0.1%
 _MOST_BITS = 50  # remainders shifted by it, below 2^11, stay within 64 bits
+_EXACT_BITS = 40  # of sums without noise: over up to 4 million rows they fit 64 bits
 _OVERSHOOT = 1 + 2.0**-9
 _ABOVE = 1 + 2.0**-50  # more than the rounding of a few products
 _HELD = 1 << 63  # no sum over fewer than MOST_ROWS rows comes near; holding one moves no two further apart
@@ -134,7 +135,8 @@ def calibrate(query: Query, schema: Schema, local_std: float | None) -> Calibrat
     arrays = query.arrays(schema)
     entries = sum(array.size for array in arrays)
     if local_std is None:
-        steps = tuple(Step(array, array.bits, 1) for array in arrays)
+        # finer numbers are rounded to 2^-40, so that sums over millions of rows fit
+        steps = tuple(Step(array, array.bits, 1 << max(array.bits - _EXACT_BITS, 0)) for array in arrays)
         return Calibration(steps, None, 0.0)
     per_gamma = math.sqrt(entries) / RESOLUTION * _OVERSHOOT
     if local_std * per_gamma > 0.5:

@@ -22,7 +22,7 @@ from cape.show.numbers import count
 from cape.show.plain import plain
 from cape.show.shown import SUMMARY_WIDTH
 from cape.show.terminal import as_text, rendered
-from cape.stats.estimates import Estimates
+from cape.stats.estimates import Estimates, error_beside
 
 __all__ = ["Release", "ReleaseGuarantee"]
 
@@ -224,7 +224,7 @@ class Release(Shown):
                     {
                         "label": e.label,
                         "value": e.value,
-                        "standard_error": e.standard_error,
+                        "standard_error": error_beside(e.standard_error, e.interval(level)),
                         "sampling_error": e.sampling,
                         "privacy_error": e.privacy,
                         "interval": list(e.interval(level)),

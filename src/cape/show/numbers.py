@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["LEVEL", "at_most", "between", "count", "number", "p_said", "p_value", "rounded"]
+__all__ = [
+    "LEVEL",
+    "at_most",
+    "between",
+    "count",
+    "counted",
+    "number",
+    "p_said",
+    "p_value",
+    "rounded",
+    "seen",
+]
 
 LEVEL = 0.95  # of every interval that is shown
+_HIDDEN = 2.0  # times its noise: a count that is smaller may be none
 _MOST_PLACES = 9  # after the point, before an exponent is shorter
 _MOST_DIGITS = 1e15  # before it
 
@@ -63,6 +75,21 @@ def p_said(p: float) -> str:
 def at_most(share: float) -> str:
     """Return a probability in percent, rounded up to a tenth: what is called `at most` must be."""
     return f"{min(math.ceil(share * 1000 - 1e-9) / 10, 100):.1f}%"
+
+
+def counted(value: float, noise: float, what: str) -> str:
+    """Return '1,500 rows' for an exact count, 'about 1,500 rows' for one with noise of this standard
+    deviation, 'at most 40 rows' for one that noise hides."""
+    if not noise:
+        return count(round(value), what)
+    if value <= _HIDDEN * noise:
+        return f"at most {count(math.ceil(max(value, 0.0) + _HIDDEN * noise), what)}"
+    return f"about {count(round(value), what)}"
+
+
+def seen(value: float, noise: float) -> str:
+    """Return a count without digits after the point, and '-' for one that noise of this size hides."""
+    return "-" if noise and value <= _HIDDEN * noise else f"{value:,.0f}"
 
 
 def count(number: int, what: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from cape.show.numbers import LEVEL, between, rounded
-from cape.stats.estimates import Estimate, is_unknown
+from cape.stats.estimates import Estimate, error_beside, is_unknown
 
 __all__ = ["Estimated", "Table", "listed", "recorded"]
 
@@ -90,21 +91,17 @@ def listed(
 
     "-" stands for what noise hides, beside all values that are possible.
     """
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for e in estimates[:_MOST]:
         error = e.standard_error
         if isinstance(e, Estimate) and is_unknown(e):
             rows.append((title(e.label), "-", between(e.interval(LEVEL), error, most), "-", "-"))
             continue
-        rows.append(
-            (
-                title(e.label),
-                rounded(e.value, error, most),
-                between(e.interval(LEVEL), error, most),
-                rounded(error, error) if error else "0",
-                rounded(e.privacy, e.privacy) if e.privacy else "0",
-            )
-        )
+        ends = e.interval(LEVEL)
+        errors = tuple(rounded(each, each) if each else "0" for each in (error, e.privacy))
+        if math.isnan(error_beside(error, ends)):
+            errors = "-", "-"
+        rows.append((title(e.label), rounded(e.value, error, most), between(ends, error, most), *errors))
     columns = ("", "value", f"{LEVEL:.0%} interval", "standard error", "from privacy")
     left = len(estimates) - len(rows)
     return Table(columns, tuple(rows), drop=(4, 3), more=left, folded=folded)
@@ -118,6 +115,6 @@ def recorded(estimate: Estimated) -> dict[str, Any]:
         "value": estimate.value,
         "low": low,
         "high": high,
-        "standard_error": estimate.standard_error,
+        "standard_error": error_beside(estimate.standard_error, (low, high)),
         "privacy_error": estimate.privacy,
     }

@@ -16,7 +16,17 @@ from cape.core import check
 from cape.core.errors import InvalidInput, TooNoisyWarning, outside
 from cape.stats.law import GAUSSIAN, Law
 
-__all__ = ["Estimate", "Estimates", "Interval", "Labels", "is_unknown", "unknown", "warn_of_unknown"]
+__all__ = [
+    "Estimate",
+    "Estimates",
+    "Interval",
+    "Labels",
+    "error_beside",
+    "is_hidden",
+    "is_unknown",
+    "unknown",
+    "warn_of_unknown",
+]
 
 Floats = NDArray[np.float64]
 Interval = Callable[[float], tuple[float, float]]
@@ -79,6 +89,21 @@ def unknown(label: str, low: float, high: float, value: float | None = None) -> 
 def is_unknown(estimate: Estimate) -> bool:
     """Return whether only the bounds of an estimate are known: its value says nothing."""
     return isinstance(estimate.at, _Anywhere)
+
+
+def is_hidden(estimate: Estimate) -> bool:
+    """Return whether noise hides a number: its interval is all that is possible."""
+    (low, high), (least, most) = estimate.interval(), estimate.within
+    return is_unknown(estimate) or low <= least < most <= high
+
+
+def error_beside(error: float, ends: tuple[float, float]) -> float:
+    """Return the standard error to show beside an interval with these ends: NaN where one of them is open.
+
+    A number that may be as large as one likes has no standard error, such as a median that a curve may not
+    reach.
+    """
+    return error if all(map(math.isfinite, ends)) else math.nan
 
 
 def warn_of_unknown(estimates: Sequence[Estimate]) -> None:

@@ -21,12 +21,12 @@ import numpy as np
 
 from cape.core.arrays import Flags, Floats
 
-__all__ = ["BINS", "Beyond", "Lengths", "edges_around"]
+__all__ = ["BINS", "SLOWEST", "Beyond", "Lengths", "edges_around"]
 
 BINS = 40  # a factor of sqrt 2 apart
 BELOW = 14  # of them below the length that scores are expected to have
 FALLS, FALLS_UNCAPPED = 0.25, 0.35
-SLOWEST, _SLOWER = 0.6, 0.2
+SLOWEST, _SLOWER = 0.6, 0.2  # how slowly rows may get fewer, and the SD of how much more slowly
 _CLEAR = 3.8  # standard deviations: a bin, or two neighbours, are surely not noise
 _FAR, _CERTAIN = 6, 5.5  # bins from the nearest clear one, and SDs that bins further out need together
 _SEEN = 2.0  # the same next to such bins
@@ -108,8 +108,15 @@ class Lengths:
         return np.asarray(clear)
 
     @property
+    def _all_hidden(self) -> bool:
+        """Whether no bin is seen: then all rows are where they fit noisy counts best."""
+        return self.total is not None and self.noise > 0 and not self._clear.any()
+
+    @property
     def _last(self) -> int:
         """The last bin that is seen."""
+        if self._all_hidden:
+            return len(self.counts) - 1
         clear = np.flatnonzero(self._clear)
         last = int(clear[-1]) if clear.size else int(np.argmax(self.counts))
         while last + 1 < len(self.counts) and self.counts[last + 1] > _SEEN * max(self.noise, 1e-9):
@@ -136,6 +143,8 @@ class Lengths:
 
     def rows(self, falls: float) -> Floats:
         """Return how many rows are likely to be in each bin."""
+        if self._all_hidden:
+            return _adding_up(self.counts, float(self.total or 0.0))
         last = self._last
         found = np.where(np.arange(len(self.counts)) <= last, np.maximum(self.counts, 0.0), 0.0)
         if self.noise > 0:
@@ -158,6 +167,11 @@ class Lengths:
         away = (((noisy - tails) / self.noise) ** 2).sum(axis=1) + ((rates - falls) / _SLOWER) ** 2
         return float(rates[np.argmin(away)])
 
+    def kurtosis(self, falls: float) -> float:
+        """Return the mean of the fourth powers of lengths, over the squared mean of their squares."""
+        rows, squares = self.rows(falls), self._typical**2
+        return float(rows @ squares**2) * float(rows.sum()) / max(float(rows @ squares) ** 2, 1e-300)
+
     @property
     def _missing(self) -> Floats:
         """Return the rows that bins up to the last one seen clearly lack, where they fit best beyond it: the
@@ -171,10 +185,7 @@ class Lengths:
         lacking = self.total - float(window.sum()) - _LACKING * self.noise * math.sqrt(len(window))
         if lacking <= 0:
             return np.zeros(len(noisy))
-        falling = np.sort(noisy)[::-1]
-        cuts = (np.cumsum(falling) - lacking) / np.arange(1, len(falling) + 1)
-        missing: Floats = np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
-        return missing
+        return _adding_up(noisy, lacking)
 
     def beyond(self, bound: float, falls: float) -> Beyond:
         """Return what this bound leaves out."""
@@ -208,3 +219,11 @@ class Lengths:
         excess = np.maximum(typical[None, :] - bounds[:, None], 0.0) @ rows
         cost = np.sqrt(sampling + (noise * bounds) ** 2) + excess / (2 * math.sqrt(width))
         return self.beyond(float(bounds[np.argmin(cost)]), falls)
+
+
+def _adding_up(noisy: Floats, total: float) -> Floats:
+    """Return the counts nearest to noisy ones of which none is negative, and that add up to a total."""
+    falling = np.sort(noisy)[::-1]
+    cuts = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    found: Floats = np.maximum(noisy - cuts[np.flatnonzero(falling > cuts)[-1]], 0.0)
+    return found

@@ -152,6 +152,7 @@ class ScoreStep:
             other; what that leaves of noise counts. With 0 all noise counts.
         expected: what is known of the curvature beforehand, per row and in units of `bend`, toward which it
             is shrunk; None for the identity.
+        count_noise: the noise in the number of rows, 0 if that is public.
         rounding: what rounding of other sums may show of curvature where nothing varies.
         persons: how many rows of a person count at most. Where these are several, the spread is that of what
             persons add up to, and clipping may have taken so many times as much of it.
@@ -172,6 +173,7 @@ class ScoreStep:
     left: float = BENT
     blocks: int = 0
     expected: Floats | None = None
+    count_noise: float = 0.0
     rounding: float = 0.0
     persons: int = 1
 

@@ -161,14 +161,12 @@ def by_group(block, schema, table):
 
 
 def products(block, schema, table):
-    """What each row adds to products of (1, x, y), by group or over all: nothing, if it misses a cell."""
+    """What each row adds to products of (1, x, y), by group: nothing, if it misses a cell."""
     rows, here = by_group(block, schema, table)
     found = []
     for each in block.products(schema):
         entries = np.stack([rows[i] * rows[j] for i, j in each.places], axis=1)
-        if each.grouped:
-            entries = (here[:, :, None] * entries[:, None, :]).reshape(len(here), -1)
-        found.append(entries)
+        found.append((here[:, :, None] * entries[:, None, :]).reshape(len(here), -1))
     return found
 
 

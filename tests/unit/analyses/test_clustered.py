@@ -84,6 +84,7 @@ def released(analysis, frame, whose, *, rows=ROWS, scheme="none", epsilon=3.0, s
         return consortium.release(analysis, share=1.0, scheme=scheme)
 
 
+@pytest.mark.one_in(2, seconds=0.1)
 @pytest.mark.parametrize("name", ["linear", "logistic", "gaussian", "poisson", "multinomial"])
 def test_without_noise_errors_are_those_of_clusters(name):
     frame, whose = people(1)
@@ -114,6 +115,7 @@ def _codes(column):
     return np.unique(column.to_numpy(), return_inverse=True)[1]
 
 
+@pytest.mark.one_in(3, seconds=0.1)
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_that_are_repeated_say_nothing_more(name):
     frame, whose = people(2, persons=240, rows=1)
@@ -124,6 +126,7 @@ def test_rows_that_are_repeated_say_nothing_more(name):
     assert second == pytest.approx(first, rel=0.01)
 
 
+@pytest.mark.one_in(4, seconds=0.1)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("name", ["linear", "logistic", "ordinal", "cox"])
 def test_models_say_that_rows_of_a_person_need_not_be_independent(name, scheme):
@@ -209,6 +212,7 @@ def change(query, one, two):
     return math.sqrt(squares)
 
 
+@pytest.mark.one_in(2, seconds=0.3)
 @pytest.mark.parametrize("name", ["linear", "logistic", "multinomial", "ordinal", "cox"])
 def test_no_person_moves_any_question_further_than_is_paid_for(name):
     rng = np.random.default_rng(len(name))

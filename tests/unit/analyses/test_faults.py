@@ -1,6 +1,6 @@
 """What is wrong with the data is named in the result of every kind of model and comparison: faults by kinds.
 
-Weibull and mixed models are not among them: they are tested by themselves.
+Mixed models are not among them: they are tested by themselves.
 """
 
 from __future__ import annotations
@@ -76,11 +76,13 @@ def models(features):
         "multinomial": cape.GLM("stage", features, family="multinomial"),
         "ordinal": cape.GLM("stage", features, family="ordinal"),
         "cox": cape.Cox("years", "died", features),
+        "weibull": cape.SurvivalRegression("years", "died", features),
         "polynomial": cape.PolynomialLoss("y", features, LEAST_SQUARES),
     }
 
 
 COMPARISONS = {
+    "cox of groups": cape.Cox("years", "died", ["arm"]),
     "kaplan-meier": cape.KaplanMeier("years", "died", by="arm", bins=5),
     "log-rank": cape.LogRank("years", "died", by="arm", bins=5),
     "difference": cape.Difference("y", by="arm"),
@@ -113,11 +115,17 @@ NAMED = {  # fault: {kind: what the result says, without noise and with it}
         **dict.fromkeys(("gaussian", "gamma"), SAME),
         "linear": ("y does not vary", "Noise hides how much y varies"),
         "cox": (r"no events \(died=yes\)", r"Noise hides whether there are any events \(died=yes\)"),
+        "weibull": (r"no events \(died=yes\)", r"Noise hides whether there are any events \(died=yes\)"),
+        "cox of groups": (
+            r"no events \(died=yes\)",
+            "Nothing is known of the hazard of arm=old, arm=new and",
+        ),
         "kaplan-meier": ("no events in arm=new", "Noise hides whether there are any events in arm=new"),
         "log-rank": ("There are no events", "Noise hides whether there are any events"),
     },
     "empty": {
         **dict.fromkeys(COMPARISONS, NO_GROUP),
+        "cox of groups": ("Nobody has arm=none", "Nothing is known of the hazard of arm=none"),
         **dict.fromkeys(models(BOTH), NO_VALUE),
         **dict.fromkeys(("linear", "polynomial"), FLAT),
     },
@@ -144,7 +152,7 @@ def asked(fault, kind):
     return COMPARISONS.get(kind) or models(["x", "arm"] if fault == "empty" else BOTH)[kind]
 
 
-@pytest.mark.one_in(4, seconds=0.08)
+@pytest.mark.one_in(6, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize(("fault", "kind"), CASES)
 def test_what_is_wrong_is_named_in_the_result(fault, kind, scheme):
@@ -164,12 +172,27 @@ SIGNS = re.compile(
 )
 
 
-@pytest.mark.one_in(4, seconds=0.08)
+@pytest.mark.one_in(6, seconds=0.08)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("kind", [*models(BOTH), *COMPARISONS])
 def test_where_nothing_is_wrong_nothing_is_named(kind, scheme):
     notes = released("nothing", asked("nothing", kind), scheme).notes()
     assert not SIGNS.search(" ".join(notes)), notes
+
+
+@pytest.mark.one_in(3, seconds=0.1)
+@pytest.mark.parametrize("fault", ["constant", "repeated"])
+@pytest.mark.parametrize("kind", ["cox", "logistic", "poisson"])
+def test_what_does_not_vary_spoils_no_other(kind, fault):
+    alone, both = (released(fault, models(features)[kind], "none") for features in (["x"], BOTH))
+    known = alone.estimates[-1].value
+    if fault == "constant":
+        assert both.value["x"] == pytest.approx(known, abs=1e-5)
+        assert both.estimates[-2].sampling == pytest.approx(alone.estimates[-1].sampling, rel=1e-3)
+    else:  # of all coefficients that fit the same, the least
+        assert both.value["x"] + both.value["z"] == pytest.approx(known, abs=1e-5)
+        assert both.value["x"] == pytest.approx(both.value["z"], rel=0.01)
+    assert "converged" not in " ".join(both.notes())
 
 
 @pytest.mark.parametrize("scheme", ["none", "cape"])
@@ -187,3 +210,33 @@ def test_sites_where_nothing_varies_have_no_pooled_effect():
 def test_a_sentence_keeps_the_first_letter_of_a_column():
     assert sentence("z does not vary", ["z"]) == "z does not vary."
     assert sentence("the data say little.") == "The data say little."
+
+
+GROUPED = [
+    cape.Mean("y", by="arm"),
+    cape.StandardDeviation("y", by="arm"),
+    cape.Proportion("ill", by="arm"),
+    cape.Quantiles("y", by="arm"),
+    cape.Correlation("x", "y", by="arm"),
+]
+
+
+@pytest.mark.one_in(3, seconds=0.1)
+@pytest.mark.parametrize("scheme", ["none", "cape"])
+@pytest.mark.parametrize("analysis", GROUPED, ids=lambda each: each.kind)
+def test_groups_of_which_nothing_is_known_are_named(analysis, scheme):
+    said = " ".join(released("empty", analysis, scheme, epsilon=400.0).notes())
+    why = "too few rows are, or nothing varies there" if scheme == "none" else "noise hides it"
+    assert f"Nothing is known of arm=none: nobody is in it, or {why}." in said
+    said = " ".join(released("nothing", analysis, scheme, epsilon=400.0).notes())
+    assert "Nothing is known" not in said
+
+
+def test_a_column_that_does_not_vary_is_not_called_too_few_rows():
+    said = " ".join(released("no events", cape.Difference("y", by="stage"), "none").notes())
+    assert "too few rows in a group" in said, "two of three stages are empty"
+    frame = _TABLES["no events"].with_columns(pl.Series("ill", ["no", "yes"] * (ROWS // 2)))
+    _TABLES["constant y"] = frame
+    said = " ".join(released("constant y", cape.Difference("y", by="ill"), "none").notes())
+    assert "y does not vary within a group" in said
+    assert "too few" not in said

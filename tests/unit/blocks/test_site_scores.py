@@ -44,11 +44,11 @@ def scores(own: int = 1, seed: int = 2) -> SiteScores:
         tuple(map(tuple, (0.3 * rng.normal(size=(3, 3))).tolist())),
         tuple(tuple(map(tuple, turn)) for turn in turns),
         own,
-        (0.5, 1.0, 0.8),
         0.3,
-        0.9,
         1.5,
-        0.8,
+        (0.1, 0.2, 0.4, 0.8),
+        0.2,
+        (-0.5, 0.6),
     )
 
 
@@ -60,19 +60,15 @@ def clipped(row: list[float], bound: float) -> list[int]:
 
 def one_row(v: list[float], y: float, block: SiteScores, group: int) -> dict[str, list[int]]:
     """What a row adds, written again, in Python's floats and integers."""
-    residual = y - sum(w * k for w, k in zip(block.weights[group], v, strict=True))
-    z = [sum(t * k for t, k in zip(row, v, strict=True)) for row in block.turns[group]]
-    sized = [a * k for a, k in zip(block.sizes, z, strict=True)]
-    square = sum(k * k for k in z)
-    weight = min(1.0, block.longest / math.sqrt(sum(k * k for k in sized)), block.square / square)
-    g = weight * max(-block.cut, min(block.cut, residual))
-    kept = math.sqrt(weight) if abs(residual) <= block.cut else 0.0
+    low, high = block.cap or (-1.0, 1.0)
+    residual = min(max(y, low), high) - sum(w * k for w, k in zip(block.weights[group], v, strict=True))
+    u = [sum(t * k for t, k in zip(row, v, strict=True)) for row in block.turns[group]]
+    length = abs(residual) * math.sqrt(sum(k * k for k in u))
     return {
-        "score": clipped([g * k for k in sized], block.longest * block.cut),
-        "root": clipped([kept * k for k in z], math.sqrt(block.square)),
-        "place": clipped(z, math.sqrt(block.square)),
-        "level": clipped([residual], block.level),
-        "inside": [int(abs(residual) <= block.cut)],
+        "score": clipped([residual * k for k in u], block.bound),
+        "root": clipped(u, math.sqrt(block.curve)),
+        "bin": [sum(edge <= length for edge in block.lengths)],
+        "squares": [round(min(residual**2 / block.square, 1.0) * 2**20)],
     }
 
 
@@ -82,35 +78,62 @@ def test_sums_are_those_of_single_rows_in_python(own):
     complete = frame.drop_nulls()
     x, y = Table("t", complete, SCHEMA).vectors(DESIGN)
     sums = {array.name: np.zeros(array.shape) for array in block.arrays(SCHEMA)}
-    near = dict.fromkeys(sums, 1.0)
     for row, target, clinic in zip(x, y, complete["clinic"], strict=True):
         group = "pqr".index(clinic)
         found = one_row([1.0, *(row / 2**20)], target / 2**20, block, group)
-        s, z = found["score"], found["root"]
         sums["count"][group] += 1
-        sums["own score"][group] += s[:own]
-        sums["place"][group] += found["place"]
-        sums["level"] += found["level"]
-        sums["inside"] += found["inside"]
-        sums["own square"][group] += [k * k for k in z[:own]]
-        sums["spread square"] += [k * k for k in s]
-        sums["spread cross"] += [s[i] * s[j] for i, j in combinations(range(3), 2)]
-        if own > 1:
-            sums["own cross"][group] += [z[i] * z[j] for i, j in combinations(range(own), 2)]
+        sums["own score"][group] += found["score"][:own]
+        sums["lengths"][found["bin"][0]] += 1
+        sums["squares"] += found["squares"]
         if own < 3:
-            sums["score"] += s[own:]
-            sums["square"] += [k * k for k in z[own:]]
-            sums["cross"] += [z[i] * z[j] for i, j in combinations(range(3), 2) if j >= own]
+            sums["score"] += found["score"][own:]
+        for what, of in (("curvature", found["root"]), ("spread", found["score"])):
+            products = {(i, j): of[i] * of[j] for i, j in combinations(range(3), 2)}
+            sums[f"own {what} square"][group] += [k * k for k in of[:own]]
+            sums[f"own {what} cross"][group] += [k for (i, _), k in products.items() if i < own]
+            if own < 3:
+                sums[f"{what} square"] += [k * k for k in of[own:]]
+            if own < 2:
+                sums[f"{what} cross"] += [k for (i, _), k in products.items() if i >= own]
     (result,) = Table("t", frame, SCHEMA).sums([block])
     for name, array in zip(sums, result, strict=True):
-        unit = 2**20 if any(word in name for word in ("square", "cross")) else 1
-        near[name] = 4 * len(complete) * unit  # where two ways to add floats round to different steps
-        if name in ("count", "inside"):
-            near[name] = 0
+        unit = 2**20 if any(word in name for word in ("square", "cross")) and name != "squares" else 1
+        # where two ways to add floats round to different steps
+        near = 0 if name in ("count", "lengths") else 4 * len(complete) * unit
         assert array.shape == sums[name].shape
-        assert np.abs(array - sums[name]).max() <= near[name]
-        few = ("count", "inside", "own cross", "cross", "level")
-        assert name in few or np.abs(array).max() > 100 * near[name] / 4
+        assert np.abs(array - sums[name]).max() <= near
+        assert name in ("count", "lengths") or "cross" in name or np.abs(array).max() > 25 * near
+
+
+def test_scores_are_those_of_a_regression_with_coefficients_of_each_group():
+    """Entry by entry, those of one long vector with own entries at the place of the row's group."""
+    frame, block, own = rows(300), scores(2), 2
+    (found,) = Table("t", frame, SCHEMA).sums([block])
+    held = dict(zip((array.name for array in block.arrays(SCHEMA)), found, strict=True))
+    x, y = Table("t", frame.drop_nulls(), SCHEMA).vectors(DESIGN)
+    long = np.zeros((len(x), 3 * own + 1))
+    for place, clinic in enumerate(frame.drop_nulls()["clinic"]):
+        group = "pqr".index(clinic)
+        v = np.append(1.0, x[place] / 2**20)[:, None]
+        score, _, length, _ = block.scored(group, v, np.array([y[place] / 2**20]))
+        score = score[:, 0] * min(1.0, block.bound / length[0]) / block.bound
+        long[place, group * own : (group + 1) * own], long[place, -1] = score[:own], score[own:][0]
+    assert held["own score"].ravel() * 2.0**-20 == pytest.approx(long.sum(axis=0)[:-1], abs=1e-3)
+    products = long.T @ long
+    assert held["spread square"][0] * 2.0**-40 == pytest.approx(products[-1, -1], abs=1e-3)
+    for group in range(3):
+        first, second = group * own, group * own + 1
+        wanted = products[first, second], products[first, -1], products[second, -1]
+        assert held["own spread cross"][group] * 2.0**-40 == pytest.approx(wanted, abs=1e-3)
+
+
+def test_no_row_has_a_longer_score_than_is_said():
+    frame, block = rows(3000), replace(scores(), lengths=(), bound=1e6)
+    longest = block.longest(SCHEMA)
+    x, y = Table("t", frame.drop_nulls(), SCHEMA).vectors(DESIGN)
+    v = np.vstack([np.ones(len(x)), x.T / 2**20])
+    found = max(float(block.scored(group, v, y / 2**20)[2].max()) for group in range(3))
+    assert found <= longest < 2.5 * found
 
 
 def test_rows_in_another_order_and_other_parts_give_the_same_integers():
@@ -128,15 +151,15 @@ FORGED = {
     "long": {"turns": (((1e30,) * 3,) * 3,) * 3},
     "flat": {"turns": (((0.0,) * 3,) * 3,) * 3},
     "denormal": {"turns": (((5e-324, -5e-324, 1e-310),) * 3,) * 3, "weights": ((5e-324,) * 3,) * 3},
-    "narrow": {"cut": 1e-30, "longest": 1e-30, "square": 1e-30, "level": 1e-30, "sizes": (1e-30,) * 3},
-    "wide": {"cut": 1e30, "longest": 1e30, "square": 1e30, "level": 1e30, "sizes": (1e30,) * 3},
-    "mixed": {"turns": (((1e30, 1e-30, 1.0),) * 3,) * 3, "square": 1e-30, "longest": 1e30, "cut": 1e30},
+    "narrow": {"bound": 1e-200, "curve": 1e-200, "square": 1e-300},
+    "wide": {"bound": 1e100, "curve": 1e100, "square": 1e100},
+    "mixed": {"turns": (((1e30, 1e-30, 1.0),) * 3,) * 3, "curve": 1e-30, "bound": 1e30},
 }
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_row_adds_vectors_of_length_1_whatever_the_block_came_with(name):
-    """Scores, places and level, and the matrices of curvature and spread."""
+    """The score, the matrices of curvature and spread, one bin, and a number from 0 to 1."""
     block = replace(scores(2), **FORGED[name])
     complete = rows().drop_nulls()
     for place in range(0, 12):
@@ -144,15 +167,14 @@ def test_a_row_adds_vectors_of_length_1_whatever_the_block_came_with(name):
         held = dict(zip((array.name for array in block.arrays(SCHEMA)), sums, strict=True))
         score = np.concatenate([held["own score"].ravel(), held["score"]]).astype(object)
         assert sum(score**2) <= 2**40
-        assert sum(held["place"].ravel().astype(object) ** 2) <= 2**40
-        assert abs(int(held["level"][0])) <= 2**20
-        assert int(held["inside"][0]) in (0, 1)
-        for square, cross in (
-            (("own square", "square"), ("own cross", "cross")),
-            (("spread square",), ("spread cross",)),
-        ):
-            total = sum(int(k) ** 2 for part in square for k in held[part].ravel())
-            total += 2 * sum(int(k) ** 2 for part in cross for k in held[part].ravel())
+        assert held["lengths"].sum() == 1
+        assert 0 <= int(held["squares"][0]) <= 2**20
+        for what in ("curvature", "spread"):
+            total = 0
+            for part, times in (("square", 1), ("cross", 2)):
+                for whose in ("own ", ""):
+                    entries = held.get(f"{whose}{what} {part}", np.zeros(0)).ravel()
+                    total += times * sum(int(k) ** 2 for k in entries)
             assert total <= 2**80
 
 
@@ -165,13 +187,13 @@ def test_a_row_adds_vectors_of_length_1_whatever_the_block_came_with(name):
         {"weights": ((0.0, 0.0, 0.0),) * 2},
         {"turns": (((math.inf, 0.0, 0.0),) * 3,) * 3},
         {"turns": (((0.0, 0.0, 0.0),) * 2,) * 3},
-        {"cut": math.nan},
-        {"cut": 0.0},
-        {"longest": 5e-324},
+        {"bound": math.nan},
+        {"bound": 0.0},
+        {"curve": 5e-324},
         {"square": math.inf},
-        {"level": -1.0},
-        {"sizes": (math.nan, 1.0, 1.0)},
-        {"sizes": (1.0, 1.0)},
+        {"square": -1.0},
+        {"lengths": (0.2, 0.1)},
+        {"cap": (-1.5, 0.5)},
         {"own": 0},
         {"own": 4},
         {"design": Design(("a",), None)},

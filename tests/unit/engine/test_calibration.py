@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cape
 from cape.blocks import Axis, Counts, Moments
 from cape.blocks.block import Array
 from cape.core.errors import InvalidInput, OverflowRisk
@@ -155,3 +156,16 @@ def test_sums_beyond_64_bits_are_rounded_like_others(sums: list[int], factor: in
     found = step.round(np.array([*sums, 2**70], object))[:-1]
     wanted = [math.floor(Fraction(s << shift, factor) + Fraction(1, 2)) for s in sums]
     assert found.tolist() == [min(max(n, -(2**63)), 2**63 - 1) for n in wanted]
+
+
+def test_without_noise_sums_of_millions_of_rows_fit_however_fine_they_are():
+    analysis = cape.Cox("years", "died", ["x"])
+    schema = Schema(x=(0, 10), years=(0, 8), died=["no", "yes"])
+    query = analysis.query(schema, "replace-one")
+    assert max(array.bits for array in query.arrays(schema)) > 40
+    calibration = calibrate(query, schema, None)
+    calibration.ring(4_000_000, 5, 5)
+    assert all(step.size <= 2.0**-30 or step.array.bits < 30 for step in calibration.steps)
+    fine = next(step for step in calibration.steps if step.array.bits > 40)
+    sums = np.array([3 << fine.array.bits, -(5 << fine.array.bits), 1])
+    assert fine.round(np.resize(sums, fine.array.size))[:3] * fine.size == pytest.approx([3.0, -5.0, 0.0])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cape.stats.score_norms import BINS, FALLS, Lengths, edges_around
+from cape.stats.score_norms import BINS, FALLS, SLOWEST, Lengths, edges_around
 
 
 def lengths_of(lengths, noise, seed=0, around=None):
@@ -151,3 +151,21 @@ def test_a_bound_at_the_longest_possible_leaves_nothing_out_and_none_is_above(lo
         assert best.excess == best.spread == best.rows == 0
     anything = dataclasses.replace(found, longest=math.inf)
     assert found.beyond(1.5, FALLS).excess <= anything.beyond(1.5, FALLS).excess
+
+
+@pytest.mark.parametrize(("tail", "least", "most"), [(0.1, 0.25, 0.33), (0.25, 0.25, 0.34), (0.7, 0.34, 0.6)])
+def test_a_tail_falls_as_slowly_as_the_bins_beyond_the_last_one_seen_show(tail, least, most):
+    """Of 40 histograms with noise the mean; no tail falls faster than it is expected to."""
+    edges, noise = np.array(edges_around(1.0)), 30.0
+    places = np.arange(BINS)
+    true = np.where(places <= 16, 3000 * 0.8 ** (16 - places), 110 * tail ** np.maximum(places - 17, 0))
+    rng, found = np.random.default_rng(1), []
+    for _ in range(40):
+        lengths = Lengths(edges, true + noise * rng.normal(size=BINS), noise)
+        found.append(lengths.falling(0.25))
+        assert 0.25 <= found[-1] <= SLOWEST
+    assert least <= np.mean(found) <= most
+
+
+def test_without_noise_a_tail_falls_as_it_is_expected_to():
+    assert lengths_of(drawn("long", 1_000), 0.0).falling(0.3) == 0.3

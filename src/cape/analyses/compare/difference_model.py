@@ -18,6 +18,8 @@ from cape.stats.welch import MeansTest
 
 __all__ = ["Comparison", "DifferenceModel"]
 
+_LEAST = 3  # rows of a group that can be tested
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -112,8 +114,14 @@ class DifferenceModel(Shown):
         for each in self.comparisons:
             name, test = self.schema.label(each.column), each.overall
             if test is None:
-                why = "There is too much noise" if noisy else "There are too few rows in a group"
-                found.append(f"{why} to test whether groups differ in {name}.")
+                few = any(rows < _LEAST for _, rows, _ in self.sizes)
+                found.append(
+                    f"There is too much noise to test whether groups differ in {name}."
+                    if noisy
+                    else f"There are too few rows in a group to test whether groups differ in {name}."
+                    if few
+                    else f"{name} does not vary within a group: there is no test of whether groups differ."
+                )
             elif len(each.means) > 2:
                 found.append(
                     f"Welch's test that all groups have the same mean of {name}, privacy noise counted: "

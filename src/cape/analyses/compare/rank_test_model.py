@@ -52,7 +52,7 @@ class RankTestModel(Shown):
         )
         if self.test is None:
             noisy = any(noise > 0 for _, _, noise in self.sizes)
-            why = "There is too much noise" if noisy else "There are too few rows"
+            why = "There is too much noise" if noisy else "There are too few rows, or all are in one bin,"
             return [*empty, f"{why} for the {name}."]
         return [
             *empty,

@@ -161,6 +161,7 @@ class PCA(Analysis):
             tuple(estimates),
             tuple(bool(each) for each in clear[:many]),
             found.count,
+            found.count_noise,
         )
         return AnalysisResult(estimates, model)
 

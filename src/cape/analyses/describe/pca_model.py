@@ -16,7 +16,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.show import Figure, HeatMap, Intervals, Mark, Shown, Table
 from cape.show.figures import DOTS, MOST_MARKS, extent
-from cape.show.numbers import between, rounded
+from cape.show.numbers import between, counted, rounded
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -51,6 +51,7 @@ class PCAModel(Shown):
     estimates: tuple[Estimate, ...]
     clear: tuple[bool, ...]
     count: float
+    count_noise: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ class PCAModel(Shown):
             rows.append(("  95% interval", *(between(e.interval(), e.standard_error) for e in found)))
         for j, name in enumerate(self.names):
             rows.append((self._called(name), *(f"{row[j]:.3f}" for row in self.components)))
-        title = f"principal components ({self.count:,.0f} rows)"
+        title = f"principal components ({counted(self.count, self.count_noise, 'row')})"
         return [Table(("", *self._titles), tuple(rows), title, drop=tuple(range(len(self.clear), 1, -1)))]
 
     def figures(self) -> Sequence[Figure]:

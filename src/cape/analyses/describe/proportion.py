@@ -11,10 +11,12 @@ import numpy as np
 
 from cape.analyses.columns import OfColumns
 from cape.analyses.describe.histogram import one_hot
+from cape.analyses.empty import unknown_groups
 from cape.blocks import Axis, Counts
 from cape.data import Schema
 from cape.engine.arguments import joined, names
 from cape.engine.query import Answer, Neighbours, Query
+from cape.engine.result import Release
 from cape.stats.estimates import Estimate, unknown, warn_of_unknown
 from cape.stats.moments import enough
 from cape.stats.proportions import Share
@@ -63,6 +65,12 @@ class Proportion(OfColumns):
 
     def title(self, label: str, schema: Schema) -> str:
         return " | ".join(map(schema.title, label.split(" | ")))
+
+    def notes(self, release: Release) -> Sequence[str]:
+        if self.by is None:
+            return ()
+        private = math.isfinite(release.guarantee.mu)
+        return unknown_groups(self.by, list(release.estimates), release.schema, private=private)
 
     @property
     def _groups(self) -> tuple[Axis, ...]:

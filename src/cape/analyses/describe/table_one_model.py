@@ -15,7 +15,7 @@ from cape.show.numbers import between, p_value, rounded
 from cape.show.plain import plain
 from cape.show.tables import listed
 from cape.stats.balance import Balance
-from cape.stats.estimates import Estimate, is_unknown
+from cape.stats.estimates import Estimate, is_hidden
 
 __all__ = ["TableOneModel"]
 
@@ -57,7 +57,7 @@ class TableOneModel(Shown):
         columns += ["P", "SMD"] if compared else []
         rows: list[tuple[str, ...]] = []
         sizes = [found["n" + end] for end in ends]
-        if any(size.privacy and not _hidden(size) for size in sizes):
+        if any(size.privacy and not is_hidden(size) for size in sizes):
             rows.append(("n (95% interval)", *map(_sized, sizes), *("",) * (2 if compared else 0)))
         for name in self.columns:
             column, beside = schema[name], compared.get(name, ())
@@ -84,7 +84,7 @@ class TableOneModel(Shown):
         found = []
         for e in self.estimates:
             label, _, group = e.label.partition(" | ")
-            told = label.endswith((" mean", " %")) and group in ("", "overall") and not _hidden(e)
+            told = label.endswith((" mean", " %")) and group in ("", "overall") and not is_hidden(e)
             if told and not self._mirrored(label):
                 stem, _, kind = label.rpartition(" ")
                 ends = between(e.interval(), e.standard_error)
@@ -119,7 +119,9 @@ class TableOneModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return what P and SMD are."""
+        noisy = any(e.privacy > 0 for e in self.estimates if _is_count(e.label))
         left = [*self._empty, *([self._left_out] if self._left_out else [])]
+        left += ["Counts of rows have privacy noise."] if noisy else []
         if not self.balances:
             return left
         tests = {each.test: isinstance(self.schema[each.column], Number) for each in self.balances}
@@ -187,19 +189,13 @@ def _smd(balance: Balance) -> str:
     return value if balance.interval is None else f"{value} ({between(balance.interval, balance.error)})"
 
 
-def _hidden(estimate: Estimate) -> bool:
-    """Return whether noise hides a number: its interval is all that is possible."""
-    (low, high), (least, most) = estimate.interval(), estimate.within
-    return is_unknown(estimate) or low <= least < most <= high
-
-
 def _count(estimate: Estimate) -> str:
-    return "-" if _hidden(estimate) else f"{estimate.value:,.0f}"
+    return "-" if is_hidden(estimate) else f"{estimate.value:,.0f}"
 
 
 def _sized(estimate: Estimate) -> str:
     """Return a count with its interval, if it has noise: whole numbers that are possible."""
-    if _hidden(estimate) or not estimate.privacy:
+    if is_hidden(estimate) or not estimate.privacy:
         return _count(estimate)
     low, high = estimate.interval()
     return f"{_count(estimate)} ({math.floor(low):,} to {math.ceil(high):,})"
@@ -207,22 +203,22 @@ def _sized(estimate: Estimate) -> str:
 
 def _shown(estimate: Estimate) -> str:
     """Return the value with the digits that its error leaves meaningful; "-" where noise hides it."""
-    return "-" if _hidden(estimate) else rounded(estimate.value, estimate.standard_error)
+    return "-" if is_hidden(estimate) else rounded(estimate.value, estimate.standard_error)
 
 
 def _sd(estimate: Estimate) -> str:
     low, high = estimate.interval()
-    known = low > 0 or high == 0 or _hidden(estimate)  # 0 of a column that does not vary
+    known = low > 0 or high == 0 or is_hidden(estimate)  # 0 of a column that does not vary
     return _shown(estimate) if known else f"< {rounded(high, estimate.standard_error)}"
 
 
 def _mean(mean: Estimate, deviation: Estimate) -> str:
-    return "-" if _hidden(mean) else f"{_shown(mean)} ({_sd(deviation)})"
+    return "-" if is_hidden(mean) else f"{_shown(mean)} ({_sd(deviation)})"
 
 
 def _quartiles(estimates: Sequence[Estimate]) -> str:
     """Return the median and the quartiles, all to the place of the least precise."""
-    if any(_hidden(estimate) for estimate in estimates):
+    if any(is_hidden(estimate) for estimate in estimates):
         return "-"
     error = max(estimate.standard_error for estimate in estimates)
     low, median, high = (rounded(estimate.value, error) for estimate in estimates)
@@ -230,4 +226,9 @@ def _quartiles(estimates: Sequence[Estimate]) -> str:
 
 
 def _share(count: Estimate, percent: Estimate) -> str:
-    return "-" if _hidden(percent) else f"{_count(count)} ({_shown(percent)}%)"
+    return "-" if is_hidden(percent) else f"{_count(count)} ({_shown(percent)}%)"
+
+
+def _is_count(label: str) -> bool:
+    """Return whether an estimate counts rows: "n", "sex=male n", "age missing n"."""
+    return label.partition(" | ")[0].rpartition(" ")[2] == "n"

@@ -333,7 +333,9 @@ class Evaluate(Analysis):
         target = self._about()[0]
         estimates = sums.estimates(answer.schema.number(target), spreads)
         warn_of_unknown(estimates)
-        model = ErrorModel(target, answer.schema, sums.target.count, tuple(estimates))
+        model = ErrorModel(
+            target, answer.schema, sums.target.count, tuple(estimates), sums.target.count_noise
+        )
         return AnalysisResult(estimates, model)
 
     def describe(self) -> str:

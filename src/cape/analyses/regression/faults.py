@@ -21,7 +21,16 @@ from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.stats.capping import Marginal
 
-__all__ = ["by_feature", "empty_values", "sentence", "separated", "target_fault", "together", "unvaried"]
+__all__ = [
+    "by_feature",
+    "empty_values",
+    "no_events",
+    "sentence",
+    "separated",
+    "target_fault",
+    "together",
+    "unvaried",
+]
 
 _SURE = 3.5  # standard errors: a column whose coefficient is so far from 0 surely varies
 _WIDER = 10.0  # times: as wide an interval as two columns that vary together make
@@ -93,6 +102,17 @@ def target_fault(marginals: Marginals | None, target: str, schema: Schema) -> li
     return [f"{who}: {'little' if noise else 'nothing'} can be said of what sets such rows apart."]
 
 
+def no_events(event: str, schema: Schema, until: str = "", *, noise: bool) -> str:
+    """Return a text on events that nobody has, or that noise hides."""
+    had = schema.title(f"{event}={schema.category(event).values[1]}")
+    few = (
+        f"noise hides whether there are any events ({had})"
+        if noise
+        else f"there are no events ({had}){until}"
+    )
+    return f"{few}: nothing can be said of any coefficient"
+
+
 def together(joint: Joint, plain: Collection[str], schema: Schema, said: Collection[str]) -> list[str]:
     """Return a sentence on features that vary together so that none can be told from the others.
 
@@ -126,8 +146,8 @@ def together(joint: Joint, plain: Collection[str], schema: Schema, said: Collect
     named = joined([schema.label(name) for name in found])
     most = max(wider[i] for i in range(len(places)) if owners[i] in found)
     return [
-        f"{named} vary together: each interval is up to {most:.0f} times as wide as if the other effects "
-        "were known. Drop one of them."
+        f"{named} vary together, as far as is seen: each interval is up to {most:.0f} times as wide as if "
+        "the other effects were known. Drop one of them."
     ]
 
 
@@ -175,9 +195,12 @@ def _errors(joint: Joint) -> list[float]:
 
 
 def by_feature(hidden: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    """Return the largest part that noise hides of each feature's coefficients, of several predictors."""
+    """Return the largest part that noise hides of each feature's coefficients, of several predictors.
+
+    What is no feature's, such as a shape, counts by its own name.
+    """
     found = dict.fromkeys(names, 0.0)
     for label, part in hidden.items():
-        name = label if label in found else label[: label.rindex(" [")]
-        found[name] = max(found[name], part)
+        name = label if label in found else label.rpartition(" [")[0] or label
+        found[name] = max(found.get(name, 0.0), part)
     return found

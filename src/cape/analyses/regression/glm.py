@@ -313,6 +313,7 @@ class GLM(ScoreRegression):
             fitted.limited,
             fitted.means,
             self._faults(fitted),
+            steps[-1].count_noise,
         )
         return AnalysisResult(kept, model)
 

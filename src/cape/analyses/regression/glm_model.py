@@ -25,7 +25,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.show import Figure, Table
-from cape.show.numbers import count, number, p_said
+from cape.show.numbers import count, counted, number, p_said
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -54,6 +54,7 @@ class GLMModel(Tested, Portable):
         limited: what was capped and shortened.
         means: released means of numeric features: where the reference is.
         faults: what is wrong with the data or the fit, in sentences.
+        count_noise: the noise in the number of rows, 0 if that is public.
     """
 
     target: str
@@ -76,6 +77,7 @@ class GLMModel(Tested, Portable):
     limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
     faults: tuple[str, ...] = ()
+    count_noise: float = 0.0
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -150,7 +152,7 @@ class GLMModel(Tested, Portable):
         what = self.schema.title(self.target)
         if self._likelihood.binary:
             what = f"{self.schema.label(self.target)} = {self.schema.category(self.target).values[1]}"
-        return f"{self._predictor} of {what}, {self.family} ({self.count:,.0f} rows)"
+        return f"{self._predictor} of {what}, {self.family} ({counted(self.count, self.count_noise, 'row')})"
 
     def tables(self) -> Sequence[Table]:
         """Return coefficients with errors and, where there are such, ratios."""

@@ -194,6 +194,7 @@ class LinearRegression(Analysis):
             joint,
             self.errors,
             read.faults,
+            sums.count_noise,
         )
         return AnalysisResult(estimates, model)
 

@@ -19,7 +19,7 @@ from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.show import Figure, Table
-from cape.show.numbers import number
+from cape.show.numbers import counted, number
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -55,6 +55,7 @@ class LinearModel(Tested, Portable):
         errors: "robust" if sampling errors hold whatever residuals are like, "classical" if they do not,
             "unknown" if there are none.
         faults: what is wrong with the data, in sentences.
+        rows_noise: the noise in the number of rows, 0 if that is public.
     """
 
     link: ClassVar[str] = "identity"
@@ -75,6 +76,7 @@ class LinearModel(Tested, Portable):
     joint: Joint
     errors: str
     faults: tuple[str, ...] = ()
+    rows_noise: float = 0.0
 
     def predict(self, data: Any) -> Floats:
         """Return the target for each row, within its bounds; NaN where a feature is missing.
@@ -106,7 +108,8 @@ class LinearModel(Tested, Portable):
 
     @property
     def title(self) -> str:
-        return f"{self.schema.title(self.target)} by least squares ({self.rows:,.0f} rows)"
+        rows = counted(self.rows, self.rows_noise, "row")
+        return f"{self.schema.title(self.target)} by least squares ({rows})"
 
     def tables(self) -> Sequence[Table]:
         used = {"intercept": self.intercept, **self.coefficients}

@@ -141,6 +141,7 @@ class LogisticRegression(ScoreRegression):
             fitted.limited,
             fitted.means,
             faults,
+            steps[-1].count_noise,
         )
         return AnalysisResult(kept, model)
 

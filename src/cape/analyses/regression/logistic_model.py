@@ -23,7 +23,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.show import Figure, Table
-from cape.show.numbers import count
+from cape.show.numbers import count, counted
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -47,6 +47,7 @@ class LogisticModel(Tested, Portable):
         limited: what was capped and shortened.
         means: released means of numeric features: where the reference is.
         faults: what is wrong with the data or the fit, in sentences.
+        count_noise: the noise in the number of rows, 0 if that is public.
     """
 
     link: ClassVar[str] = "logit"
@@ -66,6 +67,7 @@ class LogisticModel(Tested, Portable):
     limited: Limited = NOTHING
     means: tuple[tuple[str, float], ...] = ()
     faults: tuple[str, ...] = ()
+    count_noise: float = 0.0
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -113,7 +115,8 @@ class LogisticModel(Tested, Portable):
     @property
     def title(self) -> str:
         """What stands above the table."""
-        return f"log-odds of {self.schema.label(self.target)} = {self.classes[1]} ({self.count:,.0f} rows)"
+        rows = counted(self.count, self.count_noise, "row")
+        return f"log-odds of {self.schema.label(self.target)} = {self.classes[1]} ({rows})"
 
     def tables(self) -> Sequence[Table]:
         """Return odds ratios and coefficients with errors."""

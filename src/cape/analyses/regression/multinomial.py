@@ -321,6 +321,7 @@ class ChoiceRegression(ScoreRegression):
             empty,
             fitted.limited,
             self._faults(fitted, empty),
+            steps[-1].count_noise,
         )
         return AnalysisResult(fitted.estimates, model)
 

@@ -23,7 +23,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.show import Figure, Shown, Table
-from cape.show.numbers import count, number
+from cape.show.numbers import count, counted, number
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -54,6 +54,7 @@ class ChoiceModel(Tested, Shown):
         empty: a sentence on categories in which nobody is seen; empty if there are none.
         limited: what was capped and shortened.
         faults: what is wrong with the data or the fit, in sentences.
+        count_noise: the noise in the number of rows, 0 if that is public.
     """
 
     target: str
@@ -71,6 +72,7 @@ class ChoiceModel(Tested, Shown):
     empty: str
     limited: Limited
     faults: tuple[str, ...] = ()
+    count_noise: float = 0.0
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -120,9 +122,8 @@ class ChoiceModel(Tested, Shown):
     def title(self) -> str:
         """What stands above the table."""
         against = f" against {self.classes[0]}" if self.family == "multinomial" else ""
-        return (
-            f"log-odds of {self.schema.label(self.target)}{against}, {self.family} ({self.count:,.0f} rows)"
-        )
+        rows = counted(self.count, self.count_noise, "row")
+        return f"log-odds of {self.schema.label(self.target)}{against}, {self.family} ({rows})"
 
     def tables(self) -> Sequence[Table]:
         """Return odds ratios and coefficients with errors."""

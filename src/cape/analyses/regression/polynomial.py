@@ -172,6 +172,7 @@ class PolynomialLoss(Analysis):
             rows,
             found.ridge / max(rows, 1.0) * _unit(self.coefficients),
             self._faults(objective, found, labels, max(rows, 1.0)),
+            answer.complete_rows(self.design.columns)[1],
         )
         return AnalysisResult(estimates, model)
 

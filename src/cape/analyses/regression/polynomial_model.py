@@ -14,7 +14,7 @@ from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.show import Figure, Shown, Table
-from cape.show.numbers import number
+from cape.show.numbers import counted, number
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -33,6 +33,7 @@ class PolynomialModel(Shown):
         rows: how many complete rows there are, as released.
         ridge: what was added to the mean of the loss times |w|², infinite if w is 0.
         faults: what is wrong with the data, in sentences.
+        rows_noise: the noise in the number of rows, 0 if that is public.
     """
 
     target: str
@@ -46,6 +47,7 @@ class PolynomialModel(Shown):
     rows: float
     ridge: float
     faults: tuple[str, ...] = ()
+    rows_noise: float = 0.0
 
     def decision_function(self, data: Any) -> Floats:
         """Return x·w for each row: see `LinearModel.predict` for what data may be."""
@@ -55,7 +57,7 @@ class PolynomialModel(Shown):
         return np.asarray((weights[0] if first else 0.0) + x @ weights[first:])
 
     def tables(self) -> Sequence[Table]:
-        title = f"score for {self.target} ({self.rows:,.0f} rows)"
+        title = f"score for {self.target} ({counted(self.rows, self.rows_noise, 'row')})"
         rows = tuple((each.title, *each.cells[:3]) for each in effects(self.estimates, self.schema))
         return [Table(("", "coef", "95% interval", "privacy error"), rows, title)]
 

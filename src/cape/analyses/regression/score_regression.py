@@ -55,7 +55,16 @@ from cape.stats.score_steps import (
     next_point,
 )
 
-__all__ = ["Fitted", "Named", "ScoreRegression", "Scored", "plain_design", "score_arguments", "warn"]
+__all__ = [
+    "HIDDEN",
+    "Fitted",
+    "Named",
+    "ScoreRegression",
+    "Scored",
+    "plain_design",
+    "score_arguments",
+    "warn",
+]
 
 # Chosen as `cape.stats.score_steps` says.
 ROUNDS = 5  # for "auto"
@@ -64,9 +73,8 @@ MARGINALS = 0.06  # the share of the first stage
 # goes through its range. Odds of e^20 are 5e8 to 1, and no table has the rows to tell them from larger ones.
 MOST_MOVED = 20.0
 _MOST_ROUNDS = 30
-_HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
+HIDDEN = 0.45  # of a coefficient: from there on noise hides it, or another column that repeats it
 _ODDS = ("log-odds", "probits")  # predictors whose ends are probabilities of 0 and 1
-_LEFT = 0.5  # standard errors that an unsettled step may leave: worth a warning
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5)
 _FIRST, _MIDDLE = Parts(0.08, 1.0, 0.3, 0.5), Parts(0.06, 1.0, 0.3, 0.5)
 _LOOK, _LAST = Parts(0.14, 0.5, 0.5, 0.8), Parts(0.60, 0.2, 0.5, 0.0)
@@ -152,6 +160,7 @@ class ScoreRegression(Analysis):
         falls: how fast rows get fewer with the length of their scores, with caps and without.
         slower: whether they may get fewer more slowly, as a histogram shows.
         bent: how far the curvature may leave the last step off, in parts of it.
+        unsettled: standard errors that a last step may leave: more are worth a warning.
         gathers: whether earlier scores count in where a step asks next.
     """
 
@@ -159,6 +168,7 @@ class ScoreRegression(Analysis):
     predictor: ClassVar[str] = "predictors"
     falls: ClassVar[tuple[float, float]] = (FALLS, FALLS_UNCAPPED)
     bent: ClassVar[float] = BENT
+    unsettled: ClassVar[float] = 0.5
     gathers: ClassVar[bool] = False
     slower: ClassVar[bool] = False
     clustered: ClassVar[bool] = True
@@ -276,6 +286,10 @@ class ScoreRegression(Analysis):
         """Return what the curvature at a point is expected to be, whose coordinates whiten it at the weights
         before; None for the same."""
         return None
+
+    def _expecting(self, step: ScoreStep, marginals: Marginals) -> ScoreStep:
+        """Return the first step with what is known of its curvature beforehand."""
+        return step
 
     def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
         """Return lengths with how many are expected beyond what is seen, if that is known."""
@@ -408,10 +422,13 @@ class ScoreRegression(Analysis):
             answer = yield self._asked(block, part, schema, neighbours)
             step = self._read(answer, block, point)
             if step.lengths is not None and step.score_noise:
-                step = replace(step, lengths=self._supposing(step.lengths, block, marginals, step.count))
+                lengths = self._supposing(step.lengths, block, marginals, step.count)
+                step = replace(step, lengths=lengths)
                 if self.slower:
-                    falls = step.lengths.falling(self.falls[self.cap != "auto"])
-            if steps and asked_of == family:
+                    falls = lengths.falling(self.falls[self.cap != "auto"])
+            if not steps:
+                step = self._expecting(step, marginals)
+            elif asked_of == family:
                 expected = self._expected(point, steps[-1].point.weights, marginals, design, schema)
                 step = replace(step, expected=expected).with_earlier(steps[-1], moved)
             asked_of = family
@@ -442,7 +459,7 @@ class ScoreRegression(Analysis):
         if len(score) == 1:  # a matrix of one number has nothing above its diagonal
             curvature_noise = answer.noise[0][2] / math.sqrt(2)
             spread_noise = answer.noise[0][4] / math.sqrt(2)
-        count, _ = answer.complete_rows(block.reads)
+        count, count_noise = answer.complete_rows(block.reads)
         lengths = None
         if block.lengths:
             counts, edges = np.asarray(more[0], float), np.array(block.lengths)
@@ -464,6 +481,7 @@ class ScoreRegression(Analysis):
             limit * float(more[-1][0]) if limit else math.nan,
             limit * more_noise[-1] if limit else math.nan,
             blocks=self._blocks(answer.schema),
+            count_noise=count_noise,
             persons=block.persons,
         )
 
@@ -554,6 +572,8 @@ class ScoreRegression(Analysis):
         error = np.maximum(np.sqrt(np.maximum(np.diag(sampling + privacy), 0.0)), 1e-150)
         left = np.sqrt(np.maximum(np.diag(to @ found.unsettled @ to.T), 0.0)) / error
         hidden = np.clip(np.abs(np.diag(found.pull)), 0.0, 1.0)
+        private = np.diag(found.noise + found.clipped + found.unsettled + found.hidden)
+        hidden = np.where(np.sqrt(private) >= self._possible(design, schema), 1.0, hidden)
         return Fitted(
             units,
             steps,
@@ -608,21 +628,21 @@ class ScoreRegression(Analysis):
         apart = None if same or empty else self._separated(fitted)
         if apart is not None:
             found.append(apart)
-        elif fitted.left > _LEFT and not (same or empty):
+        elif fitted.left > self.unsettled and not (same or empty):
             found.append(
                 f"steps had not converged: the last one changed {self.predictor} by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or epsilon would "
                 "help"
             )
         parts = by_feature(dict(fitted.hidden), fitted.units.names)
-        hidden = [name for name, part in parts.items() if part >= _HIDDEN]
+        hidden = [name for name, part in parts.items() if part >= HIDDEN]
         if hidden:
             every = np.array([*parts.values()])
             found.append(unreliable([*parts], every, noise=last.curvature_noise > 0))
         for text in found:
             warn(text)
         features, plain = fitted.units.design.sources, set(fitted.units.design.features)
-        every_hidden = {*hidden, *(label for label, part in fitted.hidden if part >= _HIDDEN)}
+        every_hidden = {*hidden, *(label for label, part in fitted.hidden if part >= HIDDEN)}
         return (
             *(sentence(text, fitted.units.names) for text in found),
             *same,
@@ -634,7 +654,7 @@ class ScoreRegression(Analysis):
     def _separated(self, fitted: Fitted) -> str | None:
         """Return a text on features that separate rows with one target from all others, or nearly so."""
         last, units = fitted.steps[-1], fitted.units
-        if not last.endless and not (self.predictor in _ODDS and fitted.left > _LEFT):
+        if not last.endless and not (self.predictor in _ODDS and fitted.left > self.unsettled):
             return None
         width = 1 + len(units.names)
         change = self._by_x(last.point.turn.T @ last.change, units).reshape(-1, width)[:, 1:]
@@ -649,7 +669,7 @@ class ScoreRegression(Analysis):
     def _note(self, fitted: Fitted) -> str:
         """Return what the estimates are."""
         hidden, units, last = dict(fitted.hidden), fitted.units, fitted.steps[-1]
-        names = [name for name, part in hidden.items() if part >= _HIDDEN]
+        names = [name for name, part in hidden.items() if part >= HIDDEN]
         if names:
             budget = " at this budget" if last.curvature_noise else ""
             return (

@@ -1,67 +1,47 @@
 """Linear mixed models from what sites show: restricted maximum likelihood, with the noise counted.
 
-`mixed_observed` and `mixed_scores` say what sums show, from second moments and from clipped scores: numbers
-that are linear in fixed and random effects, with a known covariance. All else is the same for both.
+`mixed_observed` says what sums show: numbers that are linear in fixed and random effects, with a covariance
+that is the model's, by which they are weighted, and the one that they have, which intervals count.
 
 *Intervals.* The variance of a random effect: those values for which the weighted squares of the sites' own
 coefficients about their mean are not too large and not too small (Q-profile). Fixed effects: normal given the
 variances, and mixed over all that are compatible with the sums (`mixture`): Student's t where sites are all
 that is known. Neither needs many sites.
 
-Tested in tests/unit/analyses/sites/test_mixed.py against statsmodels; measured by `glm.mixed`.
+Tested in tests/unit/analyses/sites/test_mixed.py against statsmodels; measured by `truth.mixed`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
-from scipy.special import chdtri, fdtrc
+from scipy.special import fdtrc
 
-from cape.analyses.sites.mixed_observed import Observed, inverted, of_moments, shown_by
-from cape.analyses.sites.site_sums import SiteSums
+from cape.analyses.sites.mixed_observed import Observed, inverted
 from cape.core.arrays import Floats
 from cape.stats.mixture import Mixture, quantile, quantiles
 
-__all__ = ["MixedFit", "ResidualVariance", "Tau2", "fit", "maximised"]
+__all__ = ["MixedFit", "Tau2", "fit", "maximised"]
 
-_ROUNDS = 4  # of noise, which depends on coefficients, and coefficients
 _MIXED = 101  # combinations of variances that an interval is mixed over: a prime, so that each of
 _STRIDES = (1, 37, 64)  # these goes through all quantiles, in another order
 _FAR = 20.0  # of log s² from where it must be
-_AWAY = 0.05  # from a root of 0, where the slope by it is 0
 _STARTS = (0.7, 0.1)  # of the root of D, in units of how far sites differ
+_FEWEST = 4.0  # degrees of freedom of a variance of residuals that noise hides
 _HARDLY = 1e-12  # of noise: so much of it is hardly any
-
-
-@dataclass(frozen=True)
-class ResidualVariance:
-    """The interval of a variance that is known as from a sample with so many degrees of freedom.
-
-    Within its bounds a target varies by no more than `most`, and so does what is left of it.
-    """
-
-    value: float
-    freedom: float
-    most: float
-
-    def __call__(self, level: float) -> tuple[float, float]:
-        ends = [
-            min(self.freedom * self.value / float(chdtri(self.freedom, p)), self.most)
-            for p in ((1 - level) / 2, (1 + level) / 2)
-        ]
-        return ends[0], ends[1]
 
 
 @dataclass(frozen=True)
 class Tau2:
     """The Q-profile of one variance: values, their design, and their covariance beside it.
 
-    The first `many` values are those of sites, each of which has the variance besides.
+    The first `many` values are those of sites, each of which has the variance besides. Where there is noise,
+    which is rather counted as more than as less, values that are nearer to each other than errors explain
+    count as what these explain.
     """
 
     values: tuple[float, ...]
@@ -70,6 +50,7 @@ class Tau2:
     many: int
     freedom: float
     unit: float = 1.0
+    noisy: bool = False
 
     @property
     def known(self) -> bool:
@@ -90,14 +71,22 @@ class Tau2:
         return float(np.trace(np.array(self.covariance)[: self.many, : self.many])) / self.many
 
     def _tail(self, tau2: float) -> float:
+        left = len(self.values) - len(self.design[0])
+        return float(fdtrc(left, self.freedom, self._times * self._ratio(tau2)))
+
+    @cached_property
+    def _times(self) -> float:
+        return float(max(1.0, 1 / max(self._ratio(0.0), 1e-300))) if self.noisy else 1.0
+
+    def _ratio(self, tau2: float) -> float:
+        """Return the weighted squares about the mean, per degree of freedom."""
         y, h = np.array(self.values), np.array(self.design)
         spread = np.array(self.covariance)
         spread[np.arange(self.many), np.arange(self.many)] += tau2
         inverse = np.linalg.inv(spread)
         b = np.linalg.solve(h.T @ inverse @ h, h.T @ inverse @ y)
         rest = y - h @ b
-        left = len(y) - h.shape[1]
-        return float(fdtrc(left, self.freedom, float(rest @ inverse @ rest) / left))
+        return float(rest @ inverse @ rest) / (len(self.values) - len(self.design[0]))
 
 
 @dataclass(frozen=True)
@@ -105,17 +94,15 @@ class MixedFit:
     """Coefficients of (1, x), D of the random effects, s², and the covariances of errors.
 
     Attributes:
-        values: the fixed effects; with a level (`Observed`), what the intercept has besides stands last.
+        values: the fixed effects.
         between: D.
         residual: s².
-        used: which sites have all random effects of their own.
         likelihood: twice the negative restricted log-likelihood, up to a constant.
     """
 
     values: Floats
     between: Floats
     residual: float
-    used: tuple[bool, ...]
     likelihood: float
     observed: Observed
 
@@ -124,23 +111,54 @@ class MixedFit:
         return inverted(self.observed.covariance(self.residual, self.between))
 
     @cached_property
-    def covariance(self) -> Floats:
-        """The covariance of the fixed effects, from all errors."""
-        h = self.observed.design
-        return np.asarray(np.linalg.inv(h.T @ self._inverse @ h))
+    def _mixed(self) -> tuple[Floats, Floats]:
+        """D at other variances, each as likely as the sums have it, and what makes fixed effects of values.
+
+        Variances of random effects keep their correlations, and are taken to be known independently. Effects
+        that all sites have in common are weighted as the model does without noise: where noise hides by how
+        much sites differ, they are not made of differences between sites. Those that differ count noise.
+        """
+        seen, turns = self.observed, np.arange(_MIXED)
+        each = [self.tau2(place, 1.0).quantiles(_MIXED) for place in range(seen.random)]
+        sizes = np.sqrt([found[turns * _STRIDES[place] % _MIXED] for place, found in enumerate(each)]).T
+        between = self._correlation * sizes[:, :, None] * sizes[:, None, :]
+        effects = sum(load @ between @ load.T for load in seen.loads)
+        return np.asarray(effects), seen.pulls(self.residual, np.asarray(effects))
 
     @cached_property
-    def privacy(self) -> Floats:
-        """The part of it that noise makes."""
-        pull = self.covariance @ self.observed.design.T @ self._inverse
-        return np.asarray(pull @ self.observed.noise @ pull.T)
+    def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Fixed effects at these variances, and covariances: all, from noise, from what was limited."""
+        seen, (effects, pulls) = self.observed, self._mixed
+        turned = np.swapaxes(pulls, 1, 2)
+        actual = seen.sampling + seen.noise + effects
+        return (
+            pulls @ seen.values,
+            pulls @ actual @ turned,
+            pulls @ seen.noise @ turned,
+            pulls @ seen.clipped @ turned,
+        )
 
-    @cached_property
-    def predicted(self) -> tuple[Floats, ...]:
-        """The random effects of each site that are likely."""
-        seen = self.observed
-        rest = self._inverse @ (seen.values - seen.design @ self.values)
-        return tuple(self.between @ load.T @ rest for load in seen.loads)
+    def fixed(self, row: Floats, shift: float) -> tuple[float, float, float, float]:
+        """Return a combination of fixed effects, its errors from rows and sites and from noise, and the part
+        of these from what was limited.
+
+        Without noise it is that of the restricted maximum likelihood.
+        """
+        if not self.observed.noise.any():
+            effects = sum(load @ self.between @ load.T for load in self.observed.loads)
+            pull = row @ self.observed.pulls(self.residual, np.asarray(effects))
+            error = math.sqrt(max(float(pull @ (self.observed.sampling + effects) @ pull), 0.0))
+            return shift + float(pull @ self.observed.values), error, 0.0, 0.0
+        values, *covariances = self._parts
+        found = values @ row
+        total, noise, clipped = (float(np.mean((each @ row) @ row)) for each in covariances)
+        drawn = max(total - noise, 0.0) + float(found.var())
+        return (
+            shift + float(found.mean()),
+            math.sqrt(drawn),
+            math.sqrt(max(noise, 0.0)),
+            math.sqrt(max(clipped, 0.0)),
+        )
 
     @cached_property
     def information(self) -> Floats:
@@ -148,29 +166,12 @@ class MixedFit:
         seen, h, inverse = self.observed, self.observed.design, self._inverse
         places = [(i, j) for i in range(seen.random) for j in range(i + 1)]
         changes = [seen.of_residual, *(seen.between(i, j) for i, j in places)]
-        left = inverse - inverse @ h @ self.covariance @ h.T @ inverse
+        turned = h.T @ inverse
+        left = inverse - turned.T @ np.linalg.solve(turned @ h, turned)
         each = [left @ change for change in changes]
         found = np.array([[float((a * b.T).sum()) / 2 for b in each] for a in each])
         found[0, 0] += seen.freedom / (2 * self.residual**2)
         return found
-
-    @cached_property
-    def _compatible(self) -> tuple[Floats, Floats]:
-        """Fixed effects and their covariance at other variances, each as likely as the sums have it.
-
-        Variances of random effects keep their correlations, and are taken to be known independently.
-        """
-        seen, turns = self.observed, np.arange(_MIXED)
-        each = [self.tau2(place, 1.0).quantiles(_MIXED) for place in range(seen.random)]
-        sizes = np.sqrt([found[turns * _STRIDES[place] % _MIXED] for place, found in enumerate(each)]).T
-        between = self._correlation * sizes[:, :, None] * sizes[:, None, :]
-        spread = self.residual * seen.of_residual + seen.noise
-        spread = spread + sum(load @ between @ load.T for load in seen.loads)
-        weighted = np.linalg.solve(spread, np.broadcast_to(seen.design, (_MIXED, *seen.design.shape)))
-        turned = np.swapaxes(weighted, 1, 2)
-        covariances = inverted(turned @ seen.design)
-        values: Floats = (covariances @ (turned @ seen.values)[:, :, None])[:, :, 0]
-        return values, covariances
 
     @property
     def _correlation(self) -> Floats:
@@ -180,32 +181,31 @@ class MixedFit:
         np.fill_diagonal(found, 1.0)
         return np.asarray(found)
 
-    def row(self, row: Floats) -> Floats:
-        """Return a combination of coefficients of (1, x) as one of `values`."""
-        return np.append(row, row[0]) if self.observed.level else row
-
     def mixture(self, row: Floats, shift: float = 0.0) -> Mixture:
         """Return the distribution of a combination of `values`."""
-        values, covariances = self._compatible
+        values, covariances, *_ = self._parts
         return Mixture.of(shift + values @ row, np.sqrt(np.maximum((covariances @ row) @ row, 0.0)))
 
     def tau2(self, place: int, unit: float) -> Tau2:
         """Return the interval of one diagonal entry of D, in another unit."""
         seen = self.observed
         sites = [row for row, shown in enumerate(seen.places) if shown == place]
-        kept = [*sites, *range(len(seen.places), len(seen.values) - seen.level)]
+        kept = [*sites, *range(len(seen.places), len(seen.values))]
         others = self.between.copy()
         others[place], others[:, place] = 0.0, 0.0
-        spread = seen.covariance(self.residual, others)[np.ix_(kept, kept)]
+        spread = seen.actual(others)[np.ix_(kept, kept)]
         design = seen.design[kept]
         design = design[:, np.abs(design).max(axis=0) > 0]
+        # of errors only those from rows have a scale that is not known
+        known = np.median(np.diag(seen.noise)[sites] / np.maximum(np.diag(seen.sampling)[sites], 1e-300))
         return Tau2(
             tuple(map(float, seen.values[kept])),
             tuple(tuple(map(float, row)) for row in design),
             tuple(tuple(map(float, row)) for row in spread),
             len(sites),
-            seen.freedom,
+            max(seen.freedom, _FEWEST) * (1 + float(known)) ** 2,
             unit,
+            bool(seen.noise.any()),
         )
 
     def tau2_errors(self, place: int) -> tuple[float, float]:
@@ -221,31 +221,23 @@ def _silent(seen: Observed) -> Observed:
     return replace(seen, noise=_HARDLY * seen.noise)
 
 
-def fit(sums: SiteSums, random: Sequence[int]) -> MixedFit | None:
-    """Return the model with random effects at these places of (1, x); None if noise hides it."""
-    shown = [shown_by(group, sums.group_noise, random) for group in sums.groups]
-    if any(sum(place in each for each in shown) < 2 for place in random):
+def fit(seen: Observed) -> MixedFit | None:
+    """Return the model that sites show; None if noise hides it."""
+    if any(seen.places.count(place) < 2 for place in range(seen.random)):
         return None
-    size = len(sums.whole) - 1
-    values, between = np.zeros(size), np.zeros((size, size))
-    found: MixedFit | None = None
-    for _ in range(_ROUNDS if sums.group_noise.any() else 1):
-        seen = of_moments(sums, random, shown, values, between)
-        found = None if seen is None else maximised(seen, found)
-        if found is None:
-            return None
-        values = found.values
-        between[np.ix_(random, random)] = found.between
-    if found is None or not all(found.tau2(place, 1.0).known for place in range(len(random))):
+    found = maximised(seen)
+    if found is None or not all(found.tau2(place, 1.0).known for place in range(seen.random)):
         return None
-    return replace(found, used=tuple(len(each) == len(random) for each in shown))
+    return found
 
 
-def maximised(seen: Observed, last: MixedFit | None) -> MixedFit | None:
+def maximised(seen: Observed) -> MixedFit | None:
     """Return the restricted maximum likelihood, over log s² and a root of D with entries of one size.
 
-    It begins where it ended before, for other noise, or at several places.
+    It begins at several places. Where there is noise s² is what is left of squares: what sites differ by
+    says little of it then.
     """
+    noisy = bool(seen.noise.any())
     q = seen.random
     lower = np.tril_indices(q)
     size = np.empty((q, 1))
@@ -263,14 +255,12 @@ def maximised(seen: Observed, last: MixedFit | None) -> MixedFit | None:
         residual, root = parts(at)
         found = _likelihood(seen, residual, root @ root.T)
         slopes = 2 * size * (found.by_between @ root)
-        return found.value, np.concatenate([[residual * found.by_residual], slopes[lower]])
+        by_residual = 0.0 if noisy else residual * found.by_residual
+        return found.value, np.concatenate([[by_residual], slopes[lower]])
 
     best: OptimizeResult | None = None
     starts = [np.concatenate([[0.0], np.eye(q)[lower] * start]) for start in _STARTS]
-    if last is not None:
-        root = np.linalg.cholesky(last.between / (size * size.T) + _AWAY**2 * np.eye(q))
-        starts = [np.concatenate([[math.log(last.residual / seen.squares)], root[lower]])]
-    precision = 1e-4 if seen.noise.any() else 1e-8
+    precision = 1e-4 if noisy else 1e-8
     for begun in starts:
         found = minimize(
             objective, begun, jac=True, method="BFGS", options={"gtol": precision, "maxiter": 300}
@@ -281,7 +271,7 @@ def maximised(seen: Observed, last: MixedFit | None) -> MixedFit | None:
         return None
     residual, root = parts(best.x)
     reached = _likelihood(seen, residual, root @ root.T)
-    return MixedFit(reached.values, root @ root.T, residual, (), reached.value, seen)
+    return MixedFit(reached.values, root @ root.T, residual, reached.value, seen)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cape.analyses.caution import CAUTION
 from cape.analyses.regression.effects import effects
+from cape.analyses.regression.limited import NOTHING, Limited
 from cape.analyses.sites.heterogeneity_model import published
 from cape.data import Schema
 from cape.engine.arguments import joined
@@ -31,6 +31,8 @@ class MixedEffectsModel(Shown):
         fixed_effects, random_effects: how many there are of the first two.
         sites: the names of all sites.
         used: whether each has coefficients of its own; noise hides those of the others.
+        limited: what was capped and shortened.
+        rows: how many complete rows there are.
     """
 
     target: str
@@ -41,6 +43,8 @@ class MixedEffectsModel(Shown):
     random_effects: int
     sites: tuple[str, ...]
     used: tuple[bool, ...]
+    limited: Limited = NOTHING
+    rows: float = 0.0
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -93,7 +97,7 @@ class MixedEffectsModel(Shown):
 
     def notes(self) -> Sequence[str]:
         """Return how the numbers were found, and which sites are hidden."""
-        found = [CAUTION]
+        found: list[str] = []
         hidden = [name for name, known in zip(self.sites, self.used, strict=True) if not known]
         if hidden and any(self.used):
             found.append(
@@ -109,6 +113,7 @@ class MixedEffectsModel(Shown):
             "Restricted maximum likelihood. Intervals and P count rows, sites and privacy noise, and that "
             "little is known of the variances between so few sites."
         )
+        found += self.limited.notes(self.schema, self.rows)
         found.append(published("sums", self.by))
         return found
 
@@ -116,13 +121,13 @@ class MixedEffectsModel(Shown):
         """Return it as plain data."""
         return plain(
             {
-                "caution": CAUTION,
                 "target": self.target,
                 "by": self.by,
                 "coefficients": self.coefficients,
                 "tau2": self.tau2,
                 "residual_variance": self.residual_variance,
                 "p": {each.label: _p(each) for each in self._fixed},
+                "limited": self.limited.to_dict(),
                 "sites": dict(zip(self.sites, self.used, strict=True)),
             }
         )

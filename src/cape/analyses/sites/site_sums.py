@@ -8,8 +8,8 @@ x, xy and xx'. Sums by group are parts of these.
 - *Replaced at its own site* (`stays`): the group is the same, and again the sums move as sums over everybody
   would. The counts do not move if nothing may be missing: they are the public sizes of sites, and cost
   nothing. Else a row may be replaced by an incomplete one: a single row, and 1 in a count.
-- *Replaced by a row of another group* (groups that are not sites, or persons at several sites): what is by
-  group holds two rows apart, at most twice what one row holds; the other sums move by what rows differ in.
+- *Replaced by a row of another group* (groups that are not sites, or persons at several sites): sums hold
+  two rows apart, at most twice what one row holds.
 
 Numbers by site become public: each site's sums leave it in a total that holds no other site's in the same
 place, with the noise of all sites. What the noise of a release hides, of whom, and from whom, is the same as
@@ -70,7 +70,9 @@ def site_query(
         count = max(total - alone, total / 8) if missing else PUBLIC
         total = max(total, alone + count) if missing else total
     else:
-        total, count = _between(block, weights, schema)
+        apart = 2 * sum(weights.values())
+        count = apart / 16
+        total = max(moved(terms, each, "replace-one"), apart + 2 * count)
     scales = []
     for products in block.products(schema):
         name = {"square": "xx", "cross": "xx"}.get(products.name, products.name)
@@ -79,64 +81,27 @@ def site_query(
     return Query((block,), (tuple(scales),), math.sqrt(total) * (1 + 1e-12))
 
 
-def _between(block: GroupedProducts, weights: Mapping[str, float], schema: Schema) -> tuple[float, float]:
-    """Return how far a row of another group moves the sums, squared, and the weight of the count."""
-    held = {"square": "xx", "cross": "xx"}
-    by_group, of_all = set[str](), set[str]()
-    for products in block.products(schema):
-        name = held.get(products.name, products.name)
-        if name != "count":
-            (by_group if products.grouped else of_all).add(name)
-    terms, each = tuple(_TERMS.values()), tuple(weights[name] for name in _TERMS)
-    apart = 2 * sum(weights[name] for name in by_group)
-    if of_all:
-        names = [name for name in _TERMS if name in of_all]
-        apart += moved(
-            tuple(_TERMS[name] for name in names), tuple(weights[name] for name in names), "replace-one"
-        )
-    count = apart / 16
-    return max(moved(terms, each, "replace-one"), apart + 2 * count), count
-
-
 @dataclass(frozen=True)
 class SiteSums:
-    """Noisy sums of the products of (1, x, y) of a design, by group and over all groups.
+    """Noisy sums of the products of (1, x, y) of a design, by group.
 
     Attributes:
-        groups: (groups, 1 + width + 1, 1 + width + 1), 0 where a product was not asked for by group.
-        whole: the same over all groups: where it was asked for by group, the sum over these.
+        groups: (groups, 1 + width + 1, 1 + width + 1).
         group_noise: the variance of the noise in each entry of a group.
-        whole_noise: that of what was asked for over all groups only, else 0.
     """
 
     groups: Floats
-    whole: Floats
     group_noise: Floats
-    whole_noise: Floats
 
     @classmethod
     def of(cls, answer: Answer, block: GroupedProducts) -> SiteSums:
         """Return what the answer to `site_query` holds."""
         size = block.design.width(answer.schema) + 2
         many = len(answer.schema.category(block.by).values)
-        groups, whole = np.zeros((many, size, size)), np.zeros((size, size))
-        group_noise, whole_noise = np.zeros((size, size)), np.zeros((size, size))
+        groups, variances = np.zeros((many, size, size)), np.zeros((size, size))
         each = zip(block.products(answer.schema), answer.sums[0], answer.noise[0], strict=True)
         for products, sums, noise in each:
             for place, (i, j) in enumerate(products.places):
                 for a, b in ((i, j), (j, i)):
-                    if products.grouped:
-                        groups[:, a, b], group_noise[a, b] = sums[:, place], noise**2
-                    else:
-                        whole[a, b], whole_noise[a, b] = sums[place], noise**2
-        return cls(groups, whole + groups.sum(axis=0), group_noise, whole_noise)
-
-    @property
-    def counts(self) -> Floats:
-        """The number of rows of each group."""
-        return np.asarray(self.groups[:, 0, 0])
-
-    @property
-    def count_noise(self) -> float:
-        """The noise of these numbers."""
-        return math.sqrt(float(self.group_noise[0, 0]))
+                    groups[:, a, b], variances[a, b] = sums[:, place], noise**2
+        return cls(groups, variances)

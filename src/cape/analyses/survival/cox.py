@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cape.analyses.regression.faults import empty_values, sentence, together, unvaried
+from cape.analyses.regression.faults import empty_values, no_events, sentence, together, unvaried
 from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.marginals import Cap, check_cap, checked_cap
 from cape.analyses.regression.score_query import check_few
@@ -228,6 +228,7 @@ class Cox(Analysis):
             found.limited,
             self._note(found),
             self._faults(found),
+            found.events_noise,
         )
         return AnalysisResult(found.estimates, model)
 
@@ -235,11 +236,7 @@ class Cox(Analysis):
         """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it."""
         last, units, schema = found.last.step, found.units, found.schema
         if not found.fit.clear:
-            had = schema.title(f"{self.event}={schema.category(self.event).values[1]}")
-            text = f"noise hides whether there are any events ({had})"
-            if not last.score_noise:
-                text = f"there are no events ({had}) by the last edge"
-            text += ": nothing can be said of any coefficient"
+            text = no_events(self.event, schema, " by the last edge", noise=last.score_noise > 0)
             _warn(text)
             return (sentence(text),)
         texts = []

@@ -14,7 +14,7 @@ from cape.analyses.regression.joint import Joint, WaldTest, rows_of
 from cape.analyses.regression.limited import Capped, Limited
 from cape.analyses.survival.cox_steps import Fit, Scored
 from cape.blocks.units import Units
-from cape.core.arrays import Flags, Floats
+from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.stats.estimates import Estimate
 from cape.stats.score_steps import Errors, errors
@@ -24,7 +24,6 @@ __all__ = ["CoxBaseline", "Estimated", "concordance"]
 # Of the last step: how far it may be off. The mean at risk, and with it the curvature, changes with weights
 # more than a regression's does: chosen on half of the settings of `python -m benchmarks truth`.
 BENT = 0.35
-_PARTS = ("sampling", "noise", "clipped", "unsettled")
 _NORMAL = np.abs(ndtri((np.arange(2000) + 0.5) / 2000))
 
 
@@ -67,30 +66,9 @@ class Estimated:
         """The weights of x with the covariances of their errors."""
         possible = largest(self.units, self.moved)
         found = errors(self.last.step, possible, BENT)
-        if not self.fit.clear:
-            return replace(found, hidden=np.diag(possible**2), pull=np.eye(len(possible)))
-        beyond = self._narrow & (np.abs(found.weights) > possible)
-        if not beyond.any():
+        if self.fit.clear:
             return found
-        # a column that does not vary: its steps follow rounding, or noise, to wherever they end
-        most = np.diag(np.where(beyond, possible, 0.0))
-        return replace(
-            found,
-            weights=np.where(beyond, 0.0, found.weights),
-            hidden=found.hidden + most**2,
-            pull=np.where(beyond[:, None] | beyond, np.diag(beyond.astype(float)), found.pull),
-            **{part: np.where(beyond[:, None] | beyond, 0.0, getattr(found, part)) for part in _PARTS},
-        )
-
-    @property
-    def _narrow(self) -> Flags:
-        """Which entries of x are numbers that lie in one bin, so that they may not vary at all."""
-        marginals = self.fit.marginals
-        numbers = {} if marginals is None else marginals.numbers
-        narrow = [
-            name in numbers and np.count_nonzero(numbers[name].weights) == 1 for name in self.units.names
-        ]
-        return np.array(narrow, bool)
+        return replace(found, hidden=np.diag(possible**2), pull=np.eye(len(possible)))
 
     @property
     def weights(self) -> Floats:
@@ -183,6 +161,13 @@ class Estimated:
             tuple(map(float, np.maximum(np.concatenate(privacy), 0.0))),
             rows_of(hazards.offsets),
         )
+
+    @property
+    def events_noise(self) -> float:
+        """The noise in the number of events, which all steps together say; 0 where there is none."""
+        if not self.last.step.score_noise:
+            return 0.0
+        return math.sqrt(max(float(sum(each.sum() for each in self.fit.hazards.doubt)), 0.0))
 
     @property
     def _spread(self) -> Floats:

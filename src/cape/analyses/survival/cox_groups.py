@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 
+from cape.analyses.regression.faults import sentence
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Limited
 from cape.analyses.regression.score_regression import warn
@@ -26,6 +27,7 @@ from cape.analyses.survival.logrank import LogRank
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.data import Category, Schema
+from cape.engine.arguments import joined
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 
 __all__ = ["CoxOfGroups"]
@@ -92,17 +94,23 @@ class CoxOfGroups(Cox):
         values = schema.category(group).values
         strata = [tables[i : i + len(values)] for i in range(0, len(tables), len(values))]
         found = hazard_ratios(strata)
-        if found is None:
-            warn(
-                f"noise hides the hazards of the values of {group}, or one of them has no events: more "
-                "rows, a larger share or epsilon, or fewer strata would help"
+        known = () if found is None else found.known
+        hidden = [schema.title(f"{group}={value}") for i, value in enumerate(values) if i not in known]
+        faults = []
+        if hidden:
+            faults.append(
+                f"nothing is known of the hazard of {joined(hidden)}: noise hides it, or there are no "
+                "events. More rows, a larger share or epsilon, or fewer strata would help"
             )
+            warn(faults[0])
         units, width = Units(self._design, schema), len(values) - 1
         estimates = logarithms(found, units.names)
         ratios = np.array([each.value for each in estimates])
-        sampling, privacy, information = np.zeros((width, width)), np.eye(width) * MOST**2, np.eye(width)
+        sampling = information = np.zeros((width, width))
+        privacy = np.diag([0.0 if 1 + i in known else MOST**2 for i in range(width)])
         if found is not None:
-            sampling, privacy, information = found.sampling[1:, 1:], found.privacy[1:, 1:], found.information
+            sampling, information = found.sampling[1:, 1:], found.information[1:, 1:]
+            privacy = privacy + found.privacy[1:, 1:]
         sizes = np.array([[table.total for table in each] for each in strata])
         events = float(sum(table.deaths.sum() for each in strata for table in each))
         to = units.matrix[1:, 1:]  # coefficients of weights of x
@@ -142,7 +150,8 @@ class CoxOfGroups(Cox):
             events,
             float(sizes.sum()),
             Limited(),
-            f"Not identified at this budget: {group}." if found is None else "",
+            f"Not identified at this budget: {joined(hidden)}." if hidden else "",
+            tuple(map(sentence, faults)),
         )
         return AnalysisResult(estimates, model)
 
@@ -160,7 +169,7 @@ class CoxOfGroups(Cox):
             tuple(map(float, times * np.concatenate([each.hazards for each in parts]))),
             tuple(map(float, times**2 * np.concatenate([each.sampling for each in parts]))),
             tuple(map(float, times**2 * np.concatenate([each.privacy for each in parts]))),
-            rows_of(np.concatenate([each.shares.T @ (x - centre) for each in parts])),
+            rows_of(np.concatenate([each.shares.T @ (x[list(found.known)] - centre) for each in parts])),
         )
 
     def expected(

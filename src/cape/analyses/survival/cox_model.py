@@ -23,7 +23,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.show import Figure, Shown, Table
-from cape.show.numbers import count, number, p_said
+from cape.show.numbers import count, counted, number, p_said
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -49,6 +49,7 @@ class CoxModel(Tested, Shown):
         count: how many complete rows there are.
         limited: what was capped and shortened.
         faults: what is wrong with the data or the fit, in sentences.
+        events_noise: the noise in the number of events.
     """
 
     time: str
@@ -71,6 +72,7 @@ class CoxModel(Tested, Shown):
     limited: Limited
     note: str
     faults: tuple[str, ...] = ()
+    events_noise: float = 0.0
 
     def describe(self) -> str:
         """Return what was done."""
@@ -161,7 +163,8 @@ class CoxModel(Tested, Shown):
     @property
     def title(self) -> str:
         """What stands above the table."""
-        return f"hazard of {self.schema.label(self.event)} = {self.had} ({self.events:,.0f} events)"
+        events = counted(self.events, self.events_noise, "event")
+        return f"hazard of {self.schema.label(self.event)} = {self.had} ({events})"
 
     def tables(self) -> Sequence[Table]:
         """Return ratios of hazards and coefficients with errors."""

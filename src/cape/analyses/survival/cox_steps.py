@@ -33,13 +33,14 @@ REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at mo
 FAR = 3.0  # typical lengths: what an event adds to means at most
 _EXACT = 1e3  # the same without noise
 _ROUNDED = 5.0  # times the squared rounding of what an event adds: what that shows of curvature
+_NOTHING = 1e-8  # of the largest curvature: a direction in which features do not vary
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
 _STEEPEST = 5.0  # of the log-hazard of a made-up row
 _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
 _FIRST = Parts(0.08, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
 _MIDDLE = Parts(0.06, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
-_LOOK = Parts(0.14, 0.5, 0.5, 0.8, 0.1, 0.1, 0.1, 0.25)
+_LOOK = Parts(0.22, 0.5, 0.5, 2.0, 0.1, 0.1, 0.1, 0.25)
 _LAST = Parts(0.60, 0.2, 0.5, 0.0, 0.05, 0.05, 0.0, 0.15)
 
 
@@ -176,7 +177,7 @@ class Steps:
         marginals = Marginals.of(features, columns, self.cap)
         unit = answer.noise[0][0] / asked.sensitivity * math.sqrt(self.shares[0])
         exact = unit == 0
-        falls = FALLS if self.cap == "auto" else FALLS_UNCAPPED
+        least = falls = FALLS if self.cap == "auto" else FALLS_UNCAPPED
         count = max(float(np.mean([float(sums[0].sum()) for sums in features.sums])), 1.0)
         if answer.rows is not None:
             count = min(count, float(answer.rows)) if count > 1 else float(answer.rows)
@@ -213,6 +214,8 @@ class Steps:
             block = self.block(design, point, hazards, centre, exact=exact, last=last)
             answer = yield query(block, i)
             one = _read(answer, block, point, hazards, count)
+            if block.groups and not one.step.score_noise:
+                one = replace(one, step=_without_flat(one, hazards))
             level, level_noise = one.array("level")
             cells, cell_noise = one.array("cells")
             hazards, found = hazards.seen(
@@ -224,7 +227,9 @@ class Steps:
                 step = replace(step, score_noise=math.hypot(step.score_noise, beyond))
             if step.lengths is not None and not exact:
                 expected = _expected(point, hazards, made)
-                step = replace(step, lengths=replace(step.lengths, expected=expected))
+                lengths = replace(step.lengths, expected=expected)
+                step = replace(step, lengths=lengths)
+                falls = lengths.falling(least)
             if scored:
                 step = step.with_earlier(scored[-1].step, moved)
             else:
@@ -306,6 +311,21 @@ def _read(answer: Answer, block: HazardScores, point: Point, hazards: Hazards, c
         persons=block.persons,
     )
     return Scored(step, hazards, block, answer)
+
+
+def _without_flat(one: Scored, hazards: Hazards) -> ScoreStep:
+    """Return a step, made without noise, with no curvature along what does not vary among those at risk.
+
+    There the first steps see only that offsets are not yet the means at risk: beside these nothing is left.
+    """
+    block, step = one.block, one.step
+    groups, offsets = np.array(block.groups), np.array(block.offsets)
+    events = np.maximum(np.bincount(groups, hazards.events, block.many), 1e-6)
+    at = np.stack([np.bincount(groups, hazards.events * each, block.many) for each in offsets.T], axis=1)
+    away = (block.far * one.array("means")[0].reshape(at.shape) - at) / events[:, None]
+    values, vectors = np.linalg.eigh(step.curvature - (away * events[:, None]).T @ away)
+    kept = vectors[:, np.abs(values) > max(_NOTHING * float(np.abs(values).max()), step.rounding)]
+    return replace(step, curvature=kept @ kept.T @ step.curvature @ kept @ kept.T)
 
 
 def _expected(point: Point, hazards: Hazards, made: Floats) -> Floats:

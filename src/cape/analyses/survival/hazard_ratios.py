@@ -37,6 +37,7 @@ __every_ = ["Baseline", "HazardRatios", "hazard_ratios", "logarithms"]
 
 MOST = 20.0  # of a log-hazard ratio: further apart means that a group has no event
 _SEEN, _CLEAR = 1.0, 2.0  # standard deviations of noise in the time at risk: of one stratum, of all
+_EVENTS = 1.5  # standard deviations of noise: of a group with fewer events nothing is known
 _STEPS, _LONGEST, _CLOSE = 200, 1.0, 1e-10
 
 
@@ -220,11 +221,12 @@ class HazardRatios:
     """Log-hazards of groups against the first, with the covariances of their errors, 0 for the first.
 
     Attributes:
-        information: of the groups but the first.
-        baselines: one for each stratum.
-        baselines: one for each stratum; None where noise hides all of it.
+        known: which groups have events that noise does not hide; of the others all is 0.
+        information: of the log-hazards.
+        baselines: one for each stratum, with shares of the known groups alone.
     """
 
+    known: tuple[int, ...]
     values: Floats
     sampling: Floats
     privacy: Floats
@@ -233,35 +235,73 @@ class HazardRatios:
 
 
 def hazard_ratios(strata: Sequence[Sequence[RiskTable]]) -> HazardRatios | None:
-    """Return ratios from the tables of each stratum; None if noise hides them, or a group has no events."""
+    """Return ratios from the tables of each stratum; None if noise hides all of them, or the first group."""
+    known = [place for place in range(len(strata[0])) if _has_events([each[place] for each in strata])]
+    while len(known) > 1 and known[0] == 0:
+        found = _solved([[each[place] for place in known] for each in strata])
+        if isinstance(found, _Solved):
+            return found.among(known, len(strata[0]))
+        del known[found]
+    return None
+
+
+def _has_events(tables: Sequence[RiskTable]) -> bool:
+    seen = [table.seen_events for table in tables]
+    return sum(events for events, _ in seen) > _EVENTS * math.hypot(*(noise for _, noise in seen))
+
+
+@dataclass(frozen=True)
+class _Solved:
+    values: Floats
+    sampling: Floats
+    privacy: Floats
+    information: Floats
+    baselines: tuple[Baseline, ...]
+
+    def among(self, known: Sequence[int], many: int) -> HazardRatios:
+        """Return what was found of some groups as that of so many."""
+        values, places = np.zeros(many), np.ix_(known, known)
+        values[list(known)] = self.values
+
+        def whole(square: Floats) -> Floats:
+            found = np.zeros((many, many))
+            found[places] = square
+            return found
+
+        sampling, privacy = whole(self.sampling), whole(self.privacy)
+        information = whole(self.information)
+        return HazardRatios(tuple(known), values, sampling, privacy, information, self.baselines)
+
+
+def _solved(strata: Sequence[Sequence[RiskTable]]) -> _Solved | int:
+    """Return ratios, or the place of a group that has none."""
     together = _Together.of(strata)
     if together is None:
-        return None
+        return 0
     parts = [_Stratum.of(each, together.divided) for each in strata]
-    many = len(strata[0])
-    b = np.zeros(many)
+    b = np.zeros(len(strata[0]))
     for _ in range(_STEPS):
         both = [part.scores(b) for part in parts]
-        score, information = (np.sum([each[place] for each in both], 0)[1:] for place in (0, 1))
-        information = information[:, 1:]
-        if not np.linalg.eigvalsh(information)[0] > 1e-9 * max(float(np.trace(information)), 1e-9):
-            return None
-        change = np.linalg.solve(information, score)
+        score, information = (np.sum([each[place] for each in both], 0) for place in (0, 1))
+        values, vectors = np.linalg.eigh(information[1:, 1:])
+        if not values[0] > 1e-9 * max(float(values.sum()), 1e-9):
+            return 1 + int(np.argmax(np.abs(vectors[:, 0])))
+        change = vectors @ ((vectors.T @ score[1:]) / values)
         longest = float(np.abs(change).max())
         b[1:] += change * min(1.0, _LONGEST / max(longest, 1e-300))
         if not np.abs(b).max() < MOST:
-            return None
+            return int(np.argmax(np.abs(b)))
         if longest < _CLOSE:
             break
     else:
-        return None
-    inverse = np.zeros((many, many))
-    inverse[1:, 1:] = np.linalg.inv(information)
+        return int(np.argmax(np.abs(b)))
+    inverse = np.zeros_like(information)
+    inverse[1:, 1:] = (vectors / values) @ vectors.T
     hidden = np.sum([~part.clear * part.free_events.sum(0) for part in parts], 0)
     elsewhere = together.slopes(b, hidden)
     spread = np.sum([part.spread(b) for part in parts], 0)
     noise = np.sum([part.noise(b, elsewhere) for part in parts], 0)
-    return HazardRatios(
+    return _Solved(
         b,
         inverse @ spread @ inverse,
         inverse @ noise @ inverse,
@@ -272,8 +312,12 @@ def hazard_ratios(strata: Sequence[Sequence[RiskTable]]) -> HazardRatios | None:
 
 def logarithms(ratios: HazardRatios | None, labels: Sequence[str]) -> tuple[Estimate, ...]:
     """Return log-hazard ratios of all groups but the first, under these labels."""
-    if ratios is None:
-        return tuple(unknown(label, -MOST, MOST) for label in labels)
-    errors = (np.sqrt(np.maximum(np.diag(each), 0.0))[1:] for each in (ratios.sampling, ratios.privacy))
-    each = zip(labels, ratios.values[1:], *errors, strict=True)
-    return tuple(Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each)
+    known = () if ratios is None else ratios.known
+    found = [unknown(label, -MOST, MOST) for label in labels]
+    for place in known[1:]:
+        assert ratios is not None  # it knows of groups
+        drawn, noise = (
+            math.sqrt(max(float(each[place, place]), 0.0)) for each in (ratios.sampling, ratios.privacy)
+        )
+        found[place - 1] = Estimate(labels[place - 1], float(ratios.values[place]), drawn, noise)
+    return tuple(found)

@@ -17,7 +17,7 @@ from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.show import Curves, Figure, Mark, Shown, Table
 from cape.show.findings import findings
-from cape.show.numbers import LEVEL, between, number, rounded
+from cape.show.numbers import LEVEL, between, number, rounded, seen
 from cape.show.plain import plain
 from cape.show.tables import listed
 from cape.stats.estimates import Estimate, is_unknown
@@ -229,7 +229,12 @@ class KaplanMeierModel(Shown):
         for group in self.groups:
             table = group.curve.table
             so_far = np.append(0.0, np.cumsum(table.deaths))
-            cells = tuple(f"{table.at_risk[i]:,.0f} ({so_far[i]:,.0f})" for i in chosen)
+            noise, of_events = np.append(table.exposure_noise, table.exposure_noise[-1]), table.seen_events[1]
+            cells = tuple(
+                f"{seen(float(table.at_risk[i]), float(noise[i]))} "
+                f"({seen(float(so_far[i]), of_events if i else 0.0)})"  # none have had it at the start
+                for i in chosen
+            )
             below.append((self._title(group.label) if group.label else "All", cells))
         return Curves(
             tuple(self.edges.tolist()),
@@ -239,8 +244,18 @@ class KaplanMeierModel(Shown):
             steps=self.groups[0].curve.table.at_edges,
             below_at=tuple(float(self.edges[i]) for i in chosen),
             below=tuple(below),
-            below_title="Number at risk (events until then)",
+            below_title=f"Number at risk (events until then){self._noisy}",
         )
+
+    @property
+    def _noisy(self) -> str:
+        """How much noise numbers at risk have, if they have any."""
+        noise = [group.curve.table.exposure_noise for group in self.groups]
+        least, most = min(float(each.min()) for each in noise), max(float(each.max()) for each in noise)
+        if not most:
+            return ""
+        sizes = " to ".join(dict.fromkeys(f"{end:.2g}" for end in (least, most)))
+        return f", with noise of standard deviation {sizes}; - where it hides them"
 
     def _caption(self) -> str:
         return (

@@ -14,11 +14,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from cape.analyses.regression.faults import no_events, sentence
 from cape.analyses.regression.inference import largest
 from cape.analyses.regression.marginals import Marginals, marginals_query
 from cape.analyses.regression.multinomial_query import choice_query, moved
 from cape.analyses.regression.score_query import Parts, check_few
-from cape.analyses.regression.score_regression import Named, Scored, ScoreRegression, score_arguments
+from cape.analyses.regression.score_regression import (
+    HIDDEN,
+    Fitted,
+    Named,
+    Scored,
+    ScoreRegression,
+    score_arguments,
+    warn,
+)
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
 from cape.analyses.survival.parametric_start import Looked, TimesSeen, blocks_of
 from cape.analyses.survival.proportional import MOST_MOVED, MOST_WEIGHTS, terms
@@ -39,10 +48,14 @@ from cape.stats.score_steps import Point, ScoreStep
 __all__ = ["DISTRIBUTIONS", "SurvivalRegression"]
 
 DISTRIBUTIONS = ("weibull", "exponential")
+# What follows, and the fields of the class that say how steps are made, was chosen on half of the settings of
+# `python -m benchmarks truth.survival`, as `cape.stats.score_steps` says.
 _STEEPEST = 20.0  # a shape that is possible where noise hides it
 _LEVEL = 40.0  # the logarithm of what a row expects until the upper bound, likewise
 _NEARER, _FURTHER = 0.3, 4.0  # times the shape: what a step leaves of it at least, and makes of it at most
-_UNEVEN = 1.0  # the SD of what rows expect, in its mean, where the law is true
+_UNEVEN = 2.0  # the SD of curvatures of rows, in their mean, about
+_LOOK, _LENGTHS = 0.22, 2.0  # the share of the step before the last, and of lengths in it
+_ROUND = 0.3  # of the events: what the curvature is off by where it is guessed
 _TYPICAL = 1e4  # rows, where nothing is known
 
 
@@ -95,8 +108,9 @@ class SurvivalRegression(ScoreRegression):
         "rounds": 2,
     }
     predictor: ClassVar[str] = "log-hazards"
-    falls: ClassVar[tuple[float, float]] = (0.3, 0.3)
-    bent: ClassVar[float] = 0.35
+    falls: ClassVar[tuple[float, float]] = (0.33, 0.42)
+    bent: ClassVar[float] = 0.5
+    unsettled: ClassVar[float] = 0.9
     gathers: ClassVar[bool] = True
     slower: ClassVar[bool] = True
     time: str
@@ -129,23 +143,8 @@ class SurvivalRegression(ScoreRegression):
             if name in (time, event, entry):
                 raise InvalidInput(f"the feature {name!r} must not be time, event or entry as well")
         given = score_arguments(time, found, rounds=rounds, intercept=False, norm=norm, cap=cap)
-        self._set(
-            time=time,
-            event=event,
-            entry=entry,
-            distribution=distribution,
-            **{key: value for key, value in given.items() if key not in ("target", "intercept")},
-        )
-
-    @property
-    def target(self) -> str:  # type: ignore[override]
-        """The time."""
-        return self.time
-
-    @property
-    def intercept(self) -> bool:  # type: ignore[override]
-        """There is always a level."""
-        return True
+        self._set(**given | {"intercept": True}, time=time, event=event)
+        self._set(entry=entry, distribution=distribution)
 
     @property
     def _shaped(self) -> bool:
@@ -188,6 +187,13 @@ class SurvivalRegression(ScoreRegression):
             found.counts,
             times,
         )
+
+    @property
+    def _parts(self) -> list[Parts]:
+        parts = super()._parts
+        if len(parts) > 1:
+            parts[-2] = replace(parts[-2], share=max(parts[-2].share, _LOOK), lengths=_LENGTHS)
+        return parts
 
     def _change(self, parts: Parts, neighbours: Neighbours, persons: int) -> float:
         return moved(parts, neighbours)
@@ -252,6 +258,18 @@ class SurvivalRegression(ScoreRegression):
         point = Point.first(weights, turn, math.sqrt(share), share, uneven=_UNEVEN, noise=noise, count=count)
         return point, design, times
 
+    def _expecting(self, step: ScoreStep, marginals: Marginals) -> ScoreStep:
+        """Return the first step with the curvature that coordinates were chosen to have: that of as many
+        whitened rows as there are events."""
+        if not step.curvature_noise:
+            return step
+        assert isinstance(marginals, Looked)
+        begun = marginals.times.begun(step.count, shaped=False)
+        doubt = math.hypot(_ROUND * begun.events, min(begun.doubt, step.count))
+        here, there = step.curvature_noise**-2, doubt**-2
+        likely = (here * step.curvature + there * begun.events * np.eye(step.width)) / (here + there)
+        return replace(step, curvature=likely, curvature_noise=(here + there) ** -0.5)
+
     def _supposing(self, lengths: Lengths, block: Scored, marginals: Marginals, count: float) -> Lengths:
         """Return lengths with those of made-up rows that follow the law at the present weights."""
         assert isinstance(block, LawScores)
@@ -265,7 +283,8 @@ class SurvivalRegression(ScoreRegression):
             had, events / max(int(had.sum()), 1), max(count - events, 0.0) / max(int((~had).sum()), 1)
         )
         places = np.searchsorted(lengths.edges, found, side="right")
-        return replace(lengths, expected=np.bincount(places, each, len(lengths.edges) + 1))
+        expected = np.bincount(places, each, len(lengths.edges) + 1)
+        return replace(lengths, expected=np.asarray(expected, np.float64))
 
     def _allowed(self, weights: Floats, step: ScoreStep, schema: Schema) -> Floats:
         """Return weights whose shape is not far from the step's: the most likely ones, as the step has it."""
@@ -321,7 +340,7 @@ class SurvivalRegression(ScoreRegression):
     ) -> AnalysisResult:
         """Return the model of what these steps say."""
         fitted = self._fitted(steps, marginals, design, schema)
-        slopes, shape = fitted.estimates[self._kept], ()
+        slopes, shape = fitted.estimates[self._kept], tuple[Estimate, ...]()
         if self._shaped:
             last = fitted.estimates[-1]
             shape = (Estimate("shape", last.value, last.sampling, last.privacy, (0.0, math.inf)),)
@@ -351,8 +370,23 @@ class SurvivalRegression(ScoreRegression):
             steps[-1].count,
             fitted.limited,
             self._note(fitted),
+            self._faults(fitted),
         )
         return AnalysisResult((*slopes, *shape), model)
+
+    def _faults(self, fitted: Fitted, empty: str = "") -> tuple[str, ...]:
+        """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it."""
+        marginals, noise = fitted.marginals, fitted.steps[-1].score_noise > 0
+        hidden = max((part for _, part in fitted.hidden), default=0.0)
+        if isinstance(marginals, Looked) and not marginals.times.clear and (hidden >= HIDDEN or not noise):
+            text = no_events(self.event, fitted.units.schema, noise=noise)
+            warn(text)
+            return (sentence(text),)
+        return super()._faults(fitted, empty)
+
+    def effort(self, schema: Schema, results: Sequence[int]) -> float:
+        """Return a bound on the seconds that steps take, with rows made up for each."""
+        return super().effort(schema, results) + 0.02 * len(results)
 
     def _steepest(self, schema: Schema) -> dict[str, float]:
         return typical.steepest(schema, self.event, self.features)
@@ -363,7 +397,9 @@ class SurvivalRegression(ScoreRegression):
             yield self.changed(features=self.features[:many])
 
     def keys(self) -> dict[str, Any]:
-        return {**super().keys(), "features": list(self.features)}
+        found = super().keys()
+        del found["target"], found["intercept"]
+        return {**found, "features": list(self.features)}
 
     def describe(self) -> str:
         """Return one line that an ethics board can read."""

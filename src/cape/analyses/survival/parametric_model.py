@@ -71,6 +71,7 @@ class SurvivalRegressionModel(Tested, Shown):
     count: float
     limited: Limited
     note: str
+    faults: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what was done."""
@@ -142,6 +143,7 @@ class SurvivalRegressionModel(Tested, Shown):
         for each in self.shape:
             low, high = each.interval()
             notes.append(f"Shape of Weibull's law: {number(each.value)} ({number(low)} to {number(high)}).")
+        notes = [*self.faults, *notes]
         return [*notes, self.note] if self.note else notes
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,5 +173,6 @@ class SurvivalRegressionModel(Tested, Shown):
                 "events": self.events,
                 "rows": self.count,
                 "limited": self.limited.to_dict(),
+                "faults": list(self.faults),
             }
         )

@@ -27,6 +27,7 @@ __all__ = ["Begun", "Looked", "TimesSeen", "blocks_of"]
 
 EQUAL, HALVED = 16, 16  # bins, and how often the first is halved
 SHAPED = 0.5  # the SD of the logarithm of the shape that is expected before anything is seen
+_CLEAR = 1.5  # standard deviations of noise: with fewer events nothing is known
 _SURE = 3.3  # standard deviations of noise
 _NARROWEST, _WIDEST = 0.05, 20.0  # of a shape
 _ROUNDS = 50
@@ -50,13 +51,14 @@ class Begun:
 
     Attributes:
         level, shape: a row expects e^level u^shape events until u, a part of the span.
-        events: how many there are.
+        events, doubt: how many there are, and the noise in that.
         mean, spread: the mean of the logarithms of times, over what is expected, and their variance.
     """
 
     level: float
     shape: float
     events: float
+    doubt: float
     mean: float
     spread: float
 
@@ -118,13 +120,18 @@ class TimesSeen:
         """Whether rows are seen in the first bin."""
         return bool(self._left[0] > _SURE * max(self.noise * math.sqrt(self.sorts), 1e-9))
 
+    @property
+    def clear(self) -> bool:
+        """Whether the number of events stands out of noise."""
+        return float(self.events.sum()) > _CLEAR * self.noise * math.sqrt(len(self.events))
+
     def begun(self, count: float, *, shaped: bool) -> Begun:
         """Return the law whose expected events are those that are seen, by bin; `count` rows there are."""
         noise = self.noise * math.sqrt(self.sorts)
         left = marginal(self.edges, self._left, noise, cap=False, rows=count).weights
         events = np.where(left > 0, self.events, 0.0)
-        total = max(float(events.sum()), 2 * self.noise * math.sqrt(int((left > 0).sum())), 1.0)
-        total = min(total, max(count, 1.0))
+        doubt = self.noise * math.sqrt(int((left > 0).sum()))
+        total = min(max(float(events.sum()), 2 * doubt, 1.0), max(count, 1.0))
         stays = _tail(left)
         if self.entered is not None:
             stays = np.maximum(stays - _tail(np.where(self.entered > noise, self.entered, 0.0)), 0.0)
@@ -142,7 +149,7 @@ class TimesSeen:
         weights = at_risk * passed / max(scale, 1e-300)
         mean = float(weights @ logs.mean(axis=1))
         spread = float(weights @ (logs**2).mean(axis=1)) - mean**2
-        return Begun(level, shape, total, mean, max(spread, 0.01 / shape**2))
+        return Begun(level, shape, total, doubt, mean, max(spread, 0.01 / shape**2))
 
     def made_up(self, many: int, logs: Floats, shape: float) -> Followed:
         """Return rows that follow a law, with these log-hazards until the end of the span, and leave without
@@ -176,7 +183,7 @@ class TimesSeen:
             slope = shape * np.diff(power * power_logs) / np.maximum(passed, 1e-300)
             expected = at_risk * passed
             expected = expected * (total / max(float(expected.sum()), 1e-300))
-            sure = expected / (expected + self.noise**2)
+            sure = expected / np.maximum(expected + self.noise**2, 1e-300)
             middle = float(expected * sure @ slope) / max(float(expected @ sure), 1e-300)
             away = sure * (slope - middle)
             score = float((events - expected) @ away) - log / SHAPED**2

@@ -62,6 +62,7 @@ def test_counts_that_are_not_of_their_family_are_told(kind, family, words, schem
     assert release.model.to_dict()["misfit"] == release.model.misfit
 
 
+@pytest.mark.one_in(3, seconds=0.4)
 @pytest.mark.parametrize(
     ("kind", "family"),
     [("poisson", "poisson"), ("poisson", "negative-binomial"), ("overdispersed", "negative-binomial")],
@@ -112,6 +113,7 @@ def people(crossing, rows=4000):
     }
 
 
+@pytest.mark.one_in(2, seconds=0.3)
 @pytest.mark.parametrize("scheme", ["none", "cape"])
 @pytest.mark.parametrize("crossing", [False, True])
 def test_hazards_that_are_not_proportional_are_told_if_that_was_asked(crossing, scheme):

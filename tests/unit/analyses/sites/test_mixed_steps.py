@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cape.analyses.sites.mixed_steps import first_point, next_point, silent
-from cape.analyses.sites.site_scores import ScoreSums
-from cape.analyses.sites.site_sums import SiteSums
+from cape.analyses.sites.mixed_steps import PARTS, SHARES, Step, first_point, next_point
+from cape.analyses.sites.site_scores import SiteScoreSums, site_score_query
 from cape.blocks import Design
 from cape.data import Number, Schema
 from cape.engine.query import Answer
@@ -18,6 +17,7 @@ from cape.engine.query import Answer
 SCHEMA = Schema({name: Number(-1, 1, missing=False) for name in "yab"}).at("pqr")
 DESIGN = Design(("a", "b"), "y")
 LENGTH = math.sqrt(2)
+COEFFICIENTS = np.array([0.5, -0.4])
 
 
 def rows(many=2000, apart=0.3):
@@ -30,112 +30,106 @@ def rows(many=2000, apart=0.3):
     return found
 
 
-def moments(sites, noise=0.0):
-    """Their second moments, all by site, with a stated noise that is not there."""
-    full = [np.vstack([v, y]) for v, y in sites]
-    groups = np.stack([v @ v.T for v in full])
-    each = np.full((4, 4), noise**2)
-    return SiteSums(groups, groups.sum(axis=0), each, np.zeros((4, 4)))
+def begin(sites, random, noise=0.0):
+    """The first point, of features whose sites are not known."""
+    v = np.hstack([each for each, _ in sites])
+    y = np.hstack([each for _, each in sites])
+    return first_point(v @ v.T / v.shape[1], random, 3, float(y.mean()), float(y.var()), noise, v.shape[1])
 
 
-def asked(point, sites, noise):
-    """The scores of sites there."""
-    block = point.block(DESIGN, "site")
+def asked(point, sites, noise, parts=PARTS[0], seed=1):
+    """The scores of sites there, with noise of this size for a sensitivity of 1."""
+    block, rng = point.block(DESIGN, "site", None), np.random.default_rng(seed)
+    query = site_score_query(block, parts, SCHEMA, "replace-one")
     sums = block.summed([(v, y, 1.0) for v, y in sites])
-    answer = Answer((sums,), ((noise,) * len(sums),), None, SCHEMA)
-    return ScoreSums.of(answer, block, point, np.array([y.size for _, y in sites], float))
+    each = [noise * query.sensitivity * scale for scale in query.scales[0]]
+    noisy = tuple(a + s * rng.normal(size=a.shape) for a, s in zip(sums, each, strict=True))
+    return SiteScoreSums.of(Answer((noisy,), (tuple(each),), None, SCHEMA), block)
 
 
-@pytest.mark.parametrize("random", [[0], [0, 1], [1]])
-def test_steps_go_to_the_coefficients_of_rows(random):
-    sites, apart = rows(), [0.0] * 3
+def slopes(point):
+    return np.array([[w[point.places.index(i)] / LENGTH for i in (1, 2)] for w in point.weights])
+
+
+def test_shares_add_up():
+    assert sum(SHARES) == pytest.approx(1)
+    assert len(SHARES) == 1 + len(PARTS)
+
+
+@pytest.mark.parametrize("random", [[0], [0, 1], [1], [0, 1, 2]])
+def test_without_noise_one_step_is_least_squares(random):
+    sites = rows()
     if 0 not in random:
         sites = [(v, y - 0.2 * place) for place, (v, y) in zip((-1, 0, 1), sites, strict=True)]
-    else:
-        apart = [-0.2, 0.0, 0.2]
-    point = first_point(moments(sites, 5.0), random)
-    told = asked(point, sites, 1e-3)
-    found = next_point(told, random, 1.0)
-    for weights, intercept in zip(found.weights, apart, strict=True):
-        assert weights[0] == pytest.approx(intercept, abs=0.02)
-        assert weights[1:] / LENGTH == pytest.approx([0.5, -0.4], abs=0.06)
-    assert found.residual == pytest.approx(0.1, rel=0.5)
-    for turn, (v, _) in zip(found.turns, sites, strict=True):
-        z = turn @ v
-        if 0 in random:
-            assert z[1:].mean(axis=1) == pytest.approx([0, 0], abs=0.05)
-            assert (z**2).mean(axis=1) == pytest.approx([1, 1, 1], rel=0.4)
+    point = replace(begin(sites, random), bound=100.0)
+    found = next_point(Step.of(point, asked(point, sites, 0.0)), 0.0, 0.25, last=False)
+    held = replace(found, bound=100.0)
+    again = Step.of(held, asked(held, sites, 0.0))
+    assert np.abs(again.own).max() < 1e-5
+    assert np.abs(again.rest).max(initial=0.0) < 1e-5
+    assert slopes(found) == pytest.approx(np.tile(COEFFICIENTS, (3, 1)), abs=0.06)
 
 
-def test_common_effects_count_less_than_those_of_sites_and_those_that_differ_least():
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+def test_features_are_centred_at_each_site_and_whitened(noise):
     sites = rows()
-    point = first_point(moments(sites, 5.0), [0])
-    assert point.sizes[0] < point.sizes[1] == point.sizes[2] == 1  # sites differ by two SDs of rows
-    same = [(v, y - y.mean() + 0.0 * v[0]) for v, y in rows(apart=0.0)]
-    flat = first_point(moments(same, 5.0), [0])
-    assert flat.sizes[0] == 1 > flat.sizes[1]
+    point, step = begin(sites, [0], noise), None
+    for place in range(3):
+        step = Step.of(point, asked(point, sites, noise, seed=place), step)
+        point = next_point(step, noise, 0.25, last=False)
+    for turn, (v, _) in zip(point.turns, sites, strict=True):
+        u = turn @ v[list(point.places)]
+        assert u[0] == pytest.approx(np.ones(v.shape[1]))
+        assert u[1:].mean(axis=1) == pytest.approx([0, 0], abs=0.01 if not noise else 0.35)
+        assert (u[1:] ** 2).mean(axis=1) == pytest.approx([1, 1], rel=0.4)
 
 
-def test_residuals_are_cut_further_out_where_noise_is_small():
-    told = asked(first_point(moments(rows(), 5.0), [0]), rows(), 1e-3)
-    near, far = (next_point(told, [0], unit) for unit in (10.0, 1e-3))
-    assert near.cut == pytest.approx(1.1 * near.residual)
-    assert far.cut == pytest.approx(4.0 * far.residual)
-
-
-@pytest.mark.parametrize("times", [0.5, 2.0])
-def test_how_many_residuals_are_inside_says_how_large_they_and_features_are(times):
+def test_steps_with_noise_go_to_the_coefficients_of_rows_and_residuals_become_short():
     sites = rows()
-    point = first_point(moments(sites, 5.0), [0])
-    wrong = replace(point, turns=point.turns * np.array([1.0, times, times])[:, None], cut=0.11 * times)
-    wrong = replace(wrong, residual=0.1 * times)
-    for _ in range(2):
-        wrong = next_point(asked(wrong, sites, 1e-3), [0])
-    assert wrong.residual == pytest.approx(0.1, rel=0.05)
-    for turn, (v, _) in zip(wrong.turns, sites, strict=True):
-        assert ((turn @ v)[1:] ** 2).mean(axis=1) == pytest.approx([1, 1], rel=0.7)
+    point, step = begin(sites, [0], 1.0), None
+    first = point.residual
+    for place in range(3):
+        step = Step.of(point, asked(point, sites, 1.0, seed=place), step)
+        point = next_point(step, 1.0, 0.25, last=place == 2)
+    assert slopes(point) == pytest.approx(np.tile(COEFFICIENTS, (3, 1)), abs=0.1)
+    assert [w[0] for w in point.weights] == pytest.approx([-0.2, 0.0, 0.2], abs=0.05)
+    assert point.residual < 0.8 * first
+    assert point.beyond is not None
+    assert point.square > 0
+    assert point.edges == ()
 
 
-def test_a_step_is_drawn_to_where_it_began_by_how_well_that_was_known():
+def test_where_noise_hides_everything_no_step_is_made():
+    sites = rows(20)
+    point, step = begin(sites, [0], 1e4), None
+    for place in range(2):
+        step = Step.of(point, asked(point, sites, 1e4, seed=place), step)
+        after = next_point(step, 1e4, 0.25, last=False)
+        assert np.linalg.norm((after.weights - point.weights)[:, 1:]) < 10
+        point = after
+
+
+def test_what_sites_have_apart_is_kept_as_far_as_it_is_more_than_noise():
     sites = rows()
-    told = asked(first_point(moments(sites, 5.0), [0]), sites, 1e-3)
-    point = told.point
-    known = replace(told, point=replace(point, doubt=1e-12 * np.eye(2), own_doubt=0 * point.own_doubt))
-    free, held = (next_point(each, [0]).weights for each in (told, known))
-    assert np.abs(held[:, 1:] - point.weights[:, 1:]).max() < 1e-6 < np.abs(free - point.weights)[:, 1:].max()
-    assert next_point(told, [0]).doubt.max() < point.doubt.max()
+    point = begin(sites, [0], 0.0)
+    exact = Step.of(point, asked(point, sites, 0.0))
+    near, far = (
+        Step.of(there, asked(there, sites, noise))
+        for noise in (0.1, 1e3)
+        for there in [begin(sites, [0], noise)]
+    )
+    wanted = exact.crossed[:, 0, 0]
+    assert near.crossed[:, 0, 0] == pytest.approx(wanted, rel=0.3, abs=100)
+    assert (far.crossed_doubt > 0).all()
+    assert far.own_curvature[:, 0, 0] == pytest.approx(far.sums.counts)  # the numbers of rows
 
 
-def test_residuals_are_cut_further_out_for_their_mean_if_they_are_seen_to_be_skewed():
-    rng = np.random.default_rng(2)
-    for skewed, times in ((False, 2.8), (True, 7.0)):
-        sites = []
-        for v, _ in rows():
-            rest = rng.exponential(0.1, v.shape[1]) - 0.1 if skewed else 0.1 * rng.normal(size=v.shape[1])
-            sites.append((v, 0.5 * v[1] + rest))
-        point = first_point(moments(sites, 5.0), [0])
-        found = next_point(a_step_on(point, sites), [0], 10.0)
-        assert found.level == pytest.approx(times * found.residual)
-
-
-def a_step_on(point, sites):
-    """Scores a step on."""
-    return asked(next_point(asked(point, sites, 0.1), [0]), sites, 0.1)
-
-
-def test_moments_say_all_only_where_their_noise_is_small():
-    sites = rows()
-    for noise, wanted in ((0.0, True), (1e-2, True), (5.0, False), (100.0, False)):
-        sums = moments(sites, noise)
-        assert silent(sums, first_point(sums, [0])) is wanted
-
-
-def test_a_site_without_rows_and_moments_of_nothing_leave_a_point_that_can_be_asked_at():
-    sums = moments(rows(), 5.0)
-    empty = replace(sums, groups=sums.groups * np.array([1.0, 0.0, 1.0])[:, None, None])
-    for each in (empty, replace(sums, groups=0 * sums.groups, whole=0 * sums.whole)):
+def test_a_site_without_rows_and_sums_of_nothing_leave_a_point_that_can_be_asked_at():
+    for sites in (rows(), [rows()[0], (np.zeros((3, 0)), np.zeros(0)), rows()[2]]):
         for random in ([0], [1], [0, 1, 2]):
-            point = first_point(each, random)
-            point.block(DESIGN, "site").arrays(SCHEMA)
-            told = asked(point, rows(), 1.0)
-            next_point(told, random, 1.0).block(DESIGN, "site").arrays(SCHEMA)
+            for noise in (0.0, 1.0):
+                point, step = begin(sites, random, noise), None
+                for _ in range(2):
+                    step = Step.of(point, asked(point, sites, noise), step)
+                    point = next_point(step, noise, 0.25, last=False)
+                    point.block(DESIGN, "site", None).arrays(SCHEMA)

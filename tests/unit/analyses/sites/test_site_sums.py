@@ -14,7 +14,6 @@ from cape.analyses import (
     Heterogeneity,
     LinearRegression,
     Mean,
-    MixedModel,
     Proportion,
 )
 from cape.analyses.sites.site_sums import stays
@@ -42,9 +41,6 @@ ASKED = [
     Heterogeneity(Association("sex", "ill")),
     Heterogeneity(LinearRegression("y", ["x"])),
     Heterogeneity(LinearRegression("y", ["x", "z"])),
-    MixedModel("y", ["x", "sex"]),
-    MixedModel("y", ["x", "z"], random=["intercept", "x"]),
-    MixedModel("y", ["x", "sex"], random=["x"]),
 ]
 EACH = pytest.mark.parametrize("asked", ASKED, ids=lambda each: each.describe())
 
@@ -113,9 +109,10 @@ def test_a_person_of_several_rows_moves_sums_as_often():
 
 
 def test_public_sizes_cost_nothing_and_private_ones_are_asked_for():
-    schema, asked = SCHEMA, MixedModel("y", ["x", "sex"])
+    schema, asked = SCHEMA, Heterogeneity(LinearRegression("y", ["x"]))
     scales = asked.query(schema, "replace-one").scales[0]
     assert scales[0] == pytest.approx(1 / 64)
-    assert MixedModel("y", ["z"]).query(schema, "replace-one").scales[0][0] > 0.5
+    missing = Heterogeneity(LinearRegression("y", ["z"]))
+    assert missing.query(schema, "replace-one").scales[0][0] > 0.5
     assert asked.query(schema.only("x > 0"), "replace-one").scales[0][0] > 0.5
     assert asked.query(schema, "add-remove").scales[0][0] > 0.5

@@ -110,7 +110,7 @@ def test_persons_with_several_rows_and_events_that_compete_are_asked_by_steps():
 
 
 def test_where_nothing_is_known_that_is_said():
-    with pytest.warns(TooNoisyWarning, match="noise hides the hazards of the values of arm"):
+    with pytest.warns(TooNoisyWarning, match="nothing is known of the hazard of arm=old and arm=new"):
         release = consortium(people(60, 1), 0.01).release(Cox("years", "died", ["arm"]), share=1.0)
     assert "Not identified" in str(release)
     assert release.model.baseline_survival()[0].interval() == (0.0, 1.0)
