@@ -11,6 +11,7 @@ share, smaller questions (`Analysis.smaller`), else more rows or epsilon.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -136,6 +137,12 @@ def shapes(
     forms, correlated = _matters(_ends(by_shape)), _matters(_ends(by_correlation))
     if forms or correlated:
         ranges = _ends(by_shape + by_correlation)
+    steps = analysis.between(schema)
+    if steps:
+        forms, ranges = True, ranges or {label: (value, value) for label, value in noise.items()}
+        ranges |= {
+            k: (ranges[k][0], math.hypot(ranges[k][1], step)) for k, step in steps.items() if k in ranges
+        }
     unknown = tuple(name for name in columns if schema[name].expected is None)
     return Shapes(ranges, stated, unknown if forms else (), forms, joint, correlated)
 

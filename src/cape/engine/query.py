@@ -304,6 +304,10 @@ class Analysis(ABC):
         estimates = self._typical(schema, noise, rows, neighbours)
         return dict(zip(estimates.labels, estimates.privacy.tolist(), strict=True))
 
+    def between(self, schema: Schema) -> Mapping[str, float]:
+        """Return, per label, how far a number between whole ones may be off, whatever the noise."""
+        return {}
+
     def drawn(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> dict[str, float]:
         """Return, per label, the sampling error of typical rows; 0 where there is none."""
         estimates = self._typical(schema, noise, rows, neighbours)

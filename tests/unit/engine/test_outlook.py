@@ -77,6 +77,14 @@ def test_quantiles_have_a_range_even_with_the_right_moments():
     assert "in few values" in found.advice
 
 
+def test_a_quantile_of_whole_numbers_may_be_put_anywhere_between_two_of_them():
+    whole = Schema({**COLUMNS, "age": {**COLUMNS["age"], "integer": True}})
+    found = plan(cape.Quantiles("age", "motion"), 0.5, rows=100_000, schema=whole)
+    plain = plan(cape.Quantiles("age", "motion"), 0.5, rows=100_000)
+    assert found.shapes.ranges["age quantile 0.5"][1] > 0.5 > plain.shapes.ranges["age quantile 0.5"][1]
+    assert found.shapes.ranges["motion quantile 0.5"] == plain.shapes.ranges["motion quantile 0.5"]
+
+
 def test_columns_that_go_together_are_said_to_be_taken_as_uncorrelated():
     assert "uncorrelated" in plan(cape.Covariance("age", "motion"), 0.5).advice
     assert "uncorrelated" not in plan(cape.Variance("age", "motion"), 0.5).advice

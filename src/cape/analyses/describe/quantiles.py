@@ -34,6 +34,7 @@ __all__ = ["ECDF", "MOST_SEARCHED", "Quantiles"]
 MOST_SEARCHED = 9
 """How many quantiles are searched for. The last stage of a search leaves noise that grows with the root of
 their number; from about 12 (Gaussian) or 15 (Laplace) on, counts in bins are better."""
+_HALF_STEP = 0.5
 _BINS = 256
 _MOST_BINS = 1 << 22  # of all columns
 
@@ -274,6 +275,11 @@ class Quantiles(_FromTree):
             begun = Ranks(column.low, column.high, (known,))
             ranks[name] = _told(begun, cut.counted(counts, noise), answer, column)
         return ranks
+
+    def between(self, schema: Schema) -> dict[str, float]:
+        """Return half a step for whole numbers: noise decides where between two of them a quantile is put."""
+        whole = [name for name in self.columns if schema.number(name).integer]
+        return {f"{name} quantile {prob:g}": _HALF_STEP for name in whole for prob in self.probs}
 
     def describe(self) -> str:
         how = "a search in three stages" if self.searches else f"counts in {self.bins} bins"

@@ -12,7 +12,7 @@ from scipy.stats.contingency import association, odds_ratio, relative_risk
 
 from cape.analyses import Association
 from cape.core.errors import TooNoisyWarning
-from cape.data import Schema
+from cape.data import Category, Schema
 from cape.engine.query import Answer
 from tests.unit.analyses.slow_sums import MU, noisy
 
@@ -168,3 +168,20 @@ def test_rows_that_count_privately_give_the_same_answer():
     answer = noisy(query, TWO, ((np.array([[600.0, 120.0], [450.0, 300.0]]),),), 1470, rng)
     private = Answer(answer.sums, answer.noise, None, answer.schema)
     assert asked.finish(answer).estimates == asked.finish(private).estimates
+
+
+@pytest.mark.parametrize(("first", "second"), [((0.5, 0.5), (0.5, 0.5)), ((0.9, 0.1), (0.2, 0.5, 0.3))])
+def test_a_plan_supposes_columns_that_go_together_and_keeps_their_shares(first, second):
+    schema = Schema(
+        a=Category(range(len(first)), missing=False, expected=first),
+        b=Category(range(len(second)), missing=False, expected=second),
+    )
+    answer = Association("a", "b").typical(schema, [[5.0]], 10_000, "replace-one")
+    ((table,),) = answer.sums
+    assert table.sum(axis=1) == pytest.approx(10_000 * np.array(first))
+    assert table.sum(axis=0) == pytest.approx(10_000 * np.array(second))
+    assert (table > 0).all()
+    places = np.repeat(
+        [(i, j) for i in range(len(first)) for j in range(len(second))], table.ravel().astype(int), axis=0
+    )
+    assert np.corrcoef(places.T)[0, 1] == pytest.approx(0.17, abs=0.002)

@@ -275,7 +275,7 @@ def test_what_is_expected_is_about_what_is_found(rounds, intercept):
     assert list(expected) == [estimate.label for estimate in found.estimates]
     for estimate in found.estimates:
         if rounds != "auto":  # what few steps leave comes on top, and is in proportion to the estimates
-            assert expected[estimate.label] <= 1.5 * estimate.privacy
+            assert expected[estimate.label] <= 2 * estimate.privacy
         else:
             assert expected[estimate.label] == pytest.approx(estimate.privacy, rel=0.5)
 
