@@ -150,13 +150,16 @@ def dispersion(step: ScoreStep, likelihood: Likelihood, family: Family) -> Estim
         return Estimate(ALPHA, family.alpha, 0.0, 0.0, (0.0, math.inf))
     if step.persons > 1:  # the spread of what a person's rows add up to, not of targets
         return unknown("dispersion", 0.0, math.inf)
-    beyond = 0.0 if step.point.beyond is None else step.point.beyond.spread
-    spread, curvature = float(np.trace(step.spread)) + beyond, float(np.trace(step.curvature))
+    # what shortening took is not added: it is a bound, which may be many times what there is
+    hidden = step.point.beyond is not None and step.point.beyond.spread > 0
+    spread, curvature = float(np.trace(step.spread)), float(np.trace(step.curvature))
     if not curvature > _FEW * step.curvature_noise * math.sqrt(2 * width):
         return unknown("dispersion", 0.0, math.inf)
-    value = max(spread / curvature, 0.0)
+    # at the point of the last step, targets lie about means that this step has still moved
+    moved = float(step.change @ step.curvature @ step.change) / step.count
+    value = max(spread / curvature - max(moved, 0.0), 0.0)
     noise = step.spread_noise * math.sqrt(2 * width) / curvature
-    noise = math.hypot(noise, value * step.curvature_noise * math.sqrt(2 * width) / curvature)
+    noise = math.hypot(noise, value * step.curvature_noise * math.sqrt(2 * width) / curvature, moved)
     sampled = value * math.sqrt((2 + 6 * value) / step.count)
     found = Estimate("dispersion", value, sampled, noise, (0.0, math.inf))
-    return found if not beyond else replace(found, at=AtLeast(found.value, found.standard_error))
+    return replace(found, at=AtLeast(found.value, found.standard_error)) if hidden else found

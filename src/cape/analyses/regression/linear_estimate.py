@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cape.analyses.regression.faults import sentence, together
+from cape.analyses.regression.faults import sentence
 from cape.analyses.regression.inference import Coefficients, Unsure, coefficients, largest, unreliable, widest
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.moments import SecondMoments
@@ -23,7 +23,6 @@ from cape.core.errors import TooNoisyWarning, outside
 __all__ = ["INTERCEPT", "Reading"]
 
 INTERCEPT = "intercept"
-_HIDDEN = 0.5  # of a coefficient: what noise, or another column that repeats it, hides
 
 _LESS = "GLM with the family 'gaussian' needs less where bounds are much wider than residuals."
 
@@ -113,9 +112,6 @@ class Reading:
             )
         if any(estimate.within[0] > -math.inf for estimate in self.joint.estimates):
             found.insert(0, sentence(self._warned(), self.units.names))
-        hidden = () if self.known is None else self.known.hidden
-        said = [name for name, part in zip(self.units.names, hidden, strict=False) if part > _HIDDEN]
-        found += together(self.joint, set(self.units.design.features), self.units.schema, said)
         return tuple(found)
 
     def _warned(self) -> str:

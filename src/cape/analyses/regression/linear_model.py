@@ -143,8 +143,8 @@ class LinearModel(Tested, Portable):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if self.noise > _HIDDEN:
             notes.append(
-                f"Noise is more than {_HIDDEN:,} times the least that features vary: one of them does not "
-                "vary, or they vary together."
+                f"Noise is more than {_HIDDEN:,} times the least that features vary, as far as is seen: it "
+                "hides whether one of them does not vary, or whether they vary together."
             )
         elif self.noise > 0:
             notes.append(f"Noise is at most {number(self.noise)} times the least that features vary.")

@@ -17,6 +17,7 @@ from cape.stats.estimates import Estimate
 __all__ = ["hazards_misfit", "misfit_of"]
 
 _MORE, _LESS = 1.2, 0.8  # the variance of counts over that of Poisson's from which on a sentence is worth it
+_FAINT = 0.15  # of a dispersion: with more noise in it, its interval is not one to rest on
 _DEVIANCE = 1.5  # per row: that of counts that fit is about 1, whatever their mean
 _SURE = 0.01  # of a test
 
@@ -24,7 +25,7 @@ _SURE = 0.01  # of a test
 def misfit_of(family: str, dispersion: Estimate | None, deviance: Estimate, rows: float) -> str:
     """Return a sentence if counts certainly do not have the variance of their family; else nothing."""
     least = deviance.interval()[0] / max(rows, 1.0)
-    if family == "poisson" and dispersion is not None:
+    if family == "poisson" and dispersion is not None and dispersion.privacy < _FAINT * dispersion.value:
         low, high = dispersion.interval()
         told = "Rates and their intervals allow for that, chances of single counts do not: for these ask"
         if low > _MORE:
@@ -37,8 +38,8 @@ def misfit_of(family: str, dispersion: Estimate | None, deviance: Estimate, rows
                 f"Counts vary less than Poisson's: their variance is at most {number(high)} times as large. "
                 f'{told} family = "gaussian".'
             )
-    exact = family == "negative-binomial" and not deviance.privacy  # beside noise alpha has an unknown error
-    if (family == "poisson" or exact) and least > _DEVIANCE:
+    # beside noise, the deviance is that of means that are off, and alpha has an error that nobody knows
+    if family in ("poisson", "negative-binomial") and not deviance.privacy and least > _DEVIANCE:
         what = "a negative binomial's" if family == "negative-binomial" else "Poisson's"
         return (
             f"Counts are further out than {what}: the deviance is at least {number(least)} a row, where "
