@@ -41,6 +41,7 @@ _TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
 _PAID = 0.3  # the weight of y² where it is not free
 _GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
+_LESS = 0.9  # of the noise: worth a word
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
 Errors = Literal["robust", "classical"]
 
@@ -227,7 +228,7 @@ class LinearRegression(Analysis):
         return {label: limit - far[label] for label, limit in steep.items()}
 
     def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
-        """Return the noise of clipped scores beside that of second moments, where it is smaller."""
+        """Return the noise of clipped scores beside that of second moments, where it is smaller by a tenth or more."""
         other = GLM(self.target, self.features, intercept=self.intercept, norm=self.norm)
         asked = self.query(schema, neighbours)
         unit = noise[0][0] / asked.flat_scales[0] / asked.sensitivity * math.sqrt(self.stages()[0])
@@ -237,7 +238,7 @@ class LinearRegression(Analysis):
         moments = self.expected(schema, noise, rows, neighbours)
         scores = other.expected(schema, of_scores, rows, neighbours)
         names = [name for name in moments if name in scores and name != INTERCEPT]
-        if not names or not all(scores[name] < moments[name] for name in names):
+        if not names or not all(scores[name] < _LESS * moments[name] for name in names):
             return ()
         lines = tuple((schema.title(n), number(moments[n]), number(scores[n])) for n in names)
         title = "Privacy noise (SD) of coefficients: GLM, family gaussian, has less and caps columns"
