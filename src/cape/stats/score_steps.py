@@ -62,6 +62,7 @@ BENT_SECOND = 0.35  # the same of a second step that is the last, whose curvatur
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
 ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
 _PASSED = 0.5  # of the last step: from there on the one before says how curvature changes along it
+_ALIKE = 0.6  # of noise: as much may hide an eigenvalue, however alike noise leaves them all
 _FLAT = 1e-10  # of the largest eigenvalue: a direction in which features do not vary
 _ROUNDED = 2.0**-38  # of the bound on curvature, per row: what rounding may show where nothing varies
 _SURE = 2.0  # standard deviations
@@ -256,7 +257,7 @@ class ScoreStep:
         if not self.blocks and self.expected is None:
             likely, kept = shrunk(self.curvature, whole)
             kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
-            return likely, whole, kept * whole
+            return likely, whole, max(kept, _ALIKE) * whole
         likely, left = self._toward(self.curvature, whole, self.count * self.point.bend)
         return likely, left, left
 

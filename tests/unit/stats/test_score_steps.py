@@ -118,6 +118,20 @@ def test_a_bound_that_leaves_nothing_out_follows_the_longest_score():
     assert moved.beyond.excess > 0
 
 
+def test_a_feature_that_varies_less_than_it_was_thought_to_is_not_taken_to_be_known():
+    """Noise leaves all eigenvalues alike: that one of them is a tenth of the others cannot be seen."""
+    rng, z = np.random.default_rng(11), []
+    x, y = rows(300, rng)
+    x[:, 3] *= 0.3
+    true = fitted(x, y)
+    for noise in (20.0, 25.0, 30.0):
+        for _ in range(60):
+            found = run(x, y, noise, rng)
+            beside = found.noise + found.clipped + found.unsettled + found.hidden
+            z.append((found.weights - true) / np.sqrt(np.diag(beside)))
+    assert np.mean(np.abs(z) < 1.96, axis=0).min() > 0.9
+
+
 def test_a_step_that_noise_makes_is_drawn_to_0():
     rng = np.random.default_rng(3)
     x, y = rows(500, rng)
