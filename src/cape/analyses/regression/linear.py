@@ -228,7 +228,7 @@ class LinearRegression(Analysis):
         return {label: limit - far[label] for label, limit in steep.items()}
 
     def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
-        """Return the noise of clipped scores beside that of second moments, where it is smaller by a tenth."""
+        """Return the noise of clipped scores beside that of second moments, if it is smaller by a tenth."""
         other = GLM(self.target, self.features, intercept=self.intercept, norm=self.norm)
         asked = self.query(schema, neighbours)
         unit = noise[0][0] / asked.flat_scales[0] / asked.sensitivity * math.sqrt(self.stages()[0])
