@@ -6,6 +6,9 @@ as the one before (with `cap = "none"` `FALLS_UNCAPPED`), at most what noise cou
 whose columns are capped fall faster than that in nearly all cases that were looked at
 (`python -m benchmarks truth`), and slower than by a half in none.
 
+Scores of hazards have longer tails: how slowly they fall, between that and `SLOWEST`, follows from the bins
+beyond the last one that is seen (`Lengths.falling`), which say together what each by itself does not.
+
 The bound is the one that makes the whole error smallest: sampling, noise, and what lies beyond. What lies
 beyond is returned as well, because intervals count it: `excess`, the sum over rows of how much longer their
 scores are than the bound, and `spread`, how much of the squared length is missing.

@@ -572,8 +572,9 @@ class ScoreRegression(Analysis):
         error = np.maximum(np.sqrt(np.maximum(np.diag(sampling + privacy), 0.0)), 1e-150)
         left = np.sqrt(np.maximum(np.diag(to @ found.unsettled @ to.T), 0.0)) / error
         hidden = np.clip(np.abs(np.diag(found.pull)), 0.0, 1.0)
-        private = np.diag(found.noise + found.clipped + found.unsettled + found.hidden)
-        hidden = np.where(np.sqrt(private) >= self._possible(design, schema), 1.0, hidden)
+        if steps[-1].score_noise and not steps[-1].endless:  # an error as large as all that is possible
+            private = np.diag(found.noise + found.clipped + found.unsettled + found.hidden)
+            hidden = np.where(np.sqrt(private) >= self._possible(design, schema), 1.0, hidden)
         return Fitted(
             units,
             steps,

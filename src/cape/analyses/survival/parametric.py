@@ -369,7 +369,7 @@ class SurvivalRegression(ScoreRegression):
             events,
             steps[-1].count,
             fitted.limited,
-            self._note(fitted),
+            f"{self._note(fitted)} {self._early(marginals)}".rstrip(),
             self._faults(fitted),
         )
         return AnalysisResult((*slopes, *shape), model)
@@ -383,6 +383,17 @@ class SurvivalRegression(ScoreRegression):
             warn(text)
             return (sentence(text),)
         return super()._faults(fitted, empty)
+
+    def _early(self, marginals: Marginals | None) -> str:
+        """Return what is to be known of rows at the lower bound of times, if they are not cut."""
+        if not (self._shaped and isinstance(marginals, Looked) and marginals.times.crowded):
+            return ""
+        if marginals.numbers[self.time].capped[0]:
+            return ""
+        return (
+            f"Rows are seen at the lower bound of {self.time}, which weigh heavily in the shape: they count "
+            "as leaving after 2^-40 of the bounds. A cap of the time says what they count as instead."
+        )
 
     def effort(self, schema: Schema, results: Sequence[int]) -> float:
         """Return a bound on the seconds that steps take, with rows made up for each."""

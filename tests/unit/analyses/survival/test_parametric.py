@@ -167,6 +167,9 @@ def test_times_at_the_lower_bound_count_as_the_first_that_are_seen_and_that_is_s
     assert 0.01 < cap.low <= 0.05
     assert cap.below == pytest.approx((table["t"] == 0).mean(), abs=0.02)
     assert result.estimates[-1].value == pytest.approx(1.3, abs=0.2)
+    assert "lower bound of t" not in result.model.note
+    assert "Rows are seen at the lower bound of t" in found(table, cap="none").model.note
+    assert "lower bound" not in found(table, cap="none", distribution="exponential").model.note
 
 
 def test_without_noise_an_exponential_law_is_a_poisson_model_of_events() -> None:
