@@ -49,7 +49,7 @@ class MixedModel(Analysis):
 
     y = x'b + z'u + e, where u is drawn for each site with an unknown covariance and e for each row. Fixed
     effects b, the variances tau² of the random effects and the residual variance are found by restricted
-    maximum likelihood: without noise exactly as from the rows. The tau² of the intercept is that where
+    maximum likelihood: without noise as from the rows. The tau² of the intercept is that where
     features with random slopes are in the middle of their bounds, or in their first category.
 
     Estimates are those of the same model without privacy, on the capped columns, whether the model is right
