@@ -136,11 +136,3 @@ def test_lengths_that_no_row_can_have_are_left_out(longest):
         assert kept.beyond(kept._tops[-1], FALLS).excess == 0
     if longest == 1e9:
         assert (kept.counts == counts).all()
-
-
-def test_the_kurtosis_of_lengths_is_that_of_their_counts():
-    edges = np.array([1.0, 2.0, 4.0])
-    alike = Lengths(edges, np.array([0.0, 100.0, 0.0, 0.0]), 0.0)
-    apart = Lengths(edges, np.array([0.0, 99.0, 0.0, 1.0]), 0.0)
-    assert alike.kurtosis(0.25) == pytest.approx(1.0)
-    assert 1.3 < apart.kurtosis(0.25) < 1.6
