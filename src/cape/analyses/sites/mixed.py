@@ -49,7 +49,7 @@ class MixedModel(Analysis):
 
     y = x'b + z'u + e, where u is drawn for each site with an unknown covariance and e for each row. Fixed
     effects b, the variances tau² of the random effects and the residual variance are found by restricted
-    maximum likelihood: without noise exactly as from the rows. The tau² of the intercept is that where
+    maximum likelihood: without noise as from the rows. The tau² of the intercept is that where
     features with random slopes are in the middle of their bounds, or in their first category.
 
     Estimates are those of the same model without privacy, on the capped columns, whether the model is right
@@ -315,7 +315,7 @@ class MixedModel(Analysis):
         )
         moved = []
         for each, row in zip(fixed, shown, strict=True):
-            moved.append((each.label, found.fixed(row, 0.0)[3] / max(each.standard_error, 1e-300)))
+            moved.append((each.label, found.limited(row) / max(each.standard_error, 1e-300)))
         return Limited(capped, found.observed.beyond, tuple(moved))
 
     def _unknown(self, units: Units, places: Sequence[int]) -> tuple[list[Estimate], list[Estimate]]:
@@ -368,8 +368,8 @@ def _unit(place: int, pull: Floats, half: float) -> float:
 
 
 def _fixed(label: str, row: Floats, shift: float, found: MixedFit) -> Estimate:
-    value, sampling, privacy, _ = found.fixed(row, shift)
-    return Estimate(label, value, sampling, privacy, at=found.mixture(row, shift))
+    value, sampling, privacy, mixture = found.fixed(row, shift)
+    return Estimate(label, value, sampling, privacy, at=mixture)
 
 
 def _within(estimate: Estimate, nothing: Estimate) -> Estimate:

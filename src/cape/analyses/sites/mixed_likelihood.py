@@ -127,38 +127,35 @@ class MixedFit:
 
     @cached_property
     def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Fixed effects at these variances, and covariances: all, from noise, from what was limited."""
+        """Fixed effects at these variances, their covariances, and the means of those from noise, and from
+        what was limited."""
         seen, (effects, pulls) = self.observed, self._mixed
         turned = np.swapaxes(pulls, 1, 2)
         actual = seen.sampling + seen.noise + effects
-        return (
-            pulls @ seen.values,
-            pulls @ actual @ turned,
-            pulls @ seen.noise @ turned,
-            pulls @ seen.clipped @ turned,
-        )
+        noise, clipped = ((pulls @ each @ turned).mean(axis=0) for each in (seen.noise, seen.clipped))
+        return pulls @ seen.values, pulls @ actual @ turned, noise, clipped
 
-    def fixed(self, row: Floats, shift: float) -> tuple[float, float, float, float]:
-        """Return a combination of fixed effects, its errors from rows and sites and from noise, and the part
-        of these from what was limited.
+    def fixed(self, row: Floats, shift: float) -> tuple[float, float, float, Mixture]:
+        """Return a combination of fixed effects, its errors from rows and sites and from noise, and its
+        distribution.
 
         Without noise it is that of the restricted maximum likelihood.
         """
+        values, covariances, noise, _ = self._parts
+        found, squares = values @ row, np.maximum((covariances @ row) @ row, 0.0)
+        mixture = Mixture.of(shift + found, np.sqrt(squares))
         if not self.observed.noise.any():
             effects = sum(load @ self.between @ load.T for load in self.observed.loads)
             pull = row @ self.observed.pulls(self.residual, np.asarray(effects))
             error = math.sqrt(max(float(pull @ (self.observed.sampling + effects) @ pull), 0.0))
-            return shift + float(pull @ self.observed.values), error, 0.0, 0.0
-        values, *covariances = self._parts
-        found = values @ row
-        total, noise, clipped = (float(np.mean((each @ row) @ row)) for each in covariances)
-        drawn = max(total - noise, 0.0) + float(found.var())
-        return (
-            shift + float(found.mean()),
-            math.sqrt(drawn),
-            math.sqrt(max(noise, 0.0)),
-            math.sqrt(max(clipped, 0.0)),
-        )
+            return shift + float(pull @ self.observed.values), error, 0.0, mixture
+        of_noise = max(float(row @ noise @ row), 0.0)
+        drawn = max(float(squares.mean()) - of_noise, 0.0) + float(found.var())
+        return shift + float(found.mean()), math.sqrt(drawn), math.sqrt(of_noise), mixture
+
+    def limited(self, row: Floats) -> float:
+        """Return the error of a combination of fixed effects from what was limited."""
+        return math.sqrt(max(float(row @ self._parts[3] @ row), 0.0))
 
     @cached_property
     def information(self) -> Floats:
@@ -180,11 +177,6 @@ class MixedFit:
             found = np.nan_to_num(self.between / np.outer(size, size))
         np.fill_diagonal(found, 1.0)
         return np.asarray(found)
-
-    def mixture(self, row: Floats, shift: float = 0.0) -> Mixture:
-        """Return the distribution of a combination of `values`."""
-        values, covariances, *_ = self._parts
-        return Mixture.of(shift + values @ row, np.sqrt(np.maximum((covariances @ row) @ row, 0.0)))
 
     def tau2(self, place: int, unit: float) -> Tau2:
         """Return the interval of one diagonal entry of D, in another unit."""

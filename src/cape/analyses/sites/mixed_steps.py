@@ -8,9 +8,9 @@ for nothing else: the last stage alone is what is estimated (`mixed_observed`).
 
 *Coordinates.* u holds own entries first: the effects in `random`, whitened over all sites. The others are
 features less what own entries explain of them at their site, whitened. So the curvature is about the number
-of rows times the identity, and noise in it has little to multiply. Own entries are made longer or shorter by
-`size`: by about the fourth root of the variance that their estimates have besides noise, for which noise adds
-least to all squared errors, each in units of what it is without.
+of rows times the identity, and noise in it has little to multiply. Own entries are made longer by
+`size`, a fourth root of the number of sites: noise in a site's own effects counts in what all sites have in
+common, where features have another mean at that site than is known.
 
 *Noise.* What a site's curvature has apart from that of all, and what its coefficients have, is kept as far as
 it is more than noise. Constants were chosen on half of the settings of `python -m benchmarks truth.mixed`,

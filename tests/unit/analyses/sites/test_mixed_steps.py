@@ -13,6 +13,7 @@ from cape.analyses.sites.site_scores import SiteScoreSums, site_score_query
 from cape.blocks import Design
 from cape.data import Number, Schema
 from cape.engine.query import Answer
+from cape.stats.score_norms import Lengths
 
 SCHEMA = Schema({name: Number(-1, 1, missing=False) for name in "yab"}).at("pqr")
 DESIGN = Design(("a", "b"), "y")
@@ -133,3 +134,11 @@ def test_a_site_without_rows_and_sums_of_nothing_leave_a_point_that_can_be_asked
                     step = Step.of(point, asked(point, sites, noise), step)
                     point = next_point(step, noise, 0.25, last=False)
                     point.block(DESIGN, "site", None).arrays(SCHEMA)
+
+
+def test_the_kurtosis_of_lengths_is_that_of_their_counts():
+    edges = np.array([1.0, 2.0, 4.0])
+    alike = Lengths(edges, np.array([0.0, 100.0, 0.0, 0.0]), 0.0)
+    apart = Lengths(edges, np.array([0.0, 99.0, 0.0, 1.0]), 0.0)
+    assert alike.kurtosis(0.25) == pytest.approx(1.0)
+    assert 1.3 < apart.kurtosis(0.25) < 1.6
