@@ -32,7 +32,7 @@ SCHEMA = Schema(
 BARE = Schema({name: replace(column, expected=None) for name, column in SCHEMA.items()})
 OF_THEIR_OWN = {
     "log-rank",  # more rows show more bins, whose events count as well
-    "mixed-model",  # the error of an intercept that noise hides is planned too small where nothing is expected
+    "mixed-model",  # where nothing is expected, noise that hides an intercept is planned too small
 }
 MANY_STEPS = ("cox", "glm", "logistic-regression", "survival-regression")
 
