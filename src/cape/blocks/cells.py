@@ -1,14 +1,13 @@
 """Rows that pass cells of an axis of time at a known hazard: what they expect there, and sums by cell.
 
-Claim of `CellSums`. Sums are the same whatever the order and the parts of rows; what one row moves them by is
-at most `reach` and, for k cells, sqrt(k) + 3 steps of 2^-20 of it long.
+Claim of `CellSums`. Sums are exact; what a row adds is at most `reach` and, for k cells, sqrt(k) + 3 steps of
+2^-20 of it long.
 Reason. What a row adds is a whole number in the cell where it leaves, and -q_j times one whole number in each
 cell j that it passed, with whole q_j <= 2^20: the sums are exact. The length of its vector is that of few
 numbers, since sums of q_j² are whole numbers below 2^53; the vector is shortened if it is longer than
 `reach`, before its numbers are rounded, each by half a step, or by one and a half in the cells where the row
 enters and leaves. An amount that is cut at 2^32 shortens what is expected, which leaves a vector between the
-event alone, of length at most 1 <= `reach`, and the whole. Where rows are counted in finer steps, exact sums
-are rounded once, to 2^-40: one row moves them by sqrt(k) such steps more, and its rounding is 2^-10 of that.
+event alone, of length at most 1 <= `reach`, and the whole.
 Tested in tests/unit/blocks/test_hazard_scores.py.
 """
 
@@ -64,12 +63,12 @@ class Rates:
 class CellSums:
     """Adds up events less what is expected, by cell; less of a row that moves them by more than `reach`.
 
-    Numbers are rounded to steps that are finer by `bits` than 2^-20, their sums are in units of 2^-40.
+    Numbers are rounded to steps that are finer by `bits` than 2^-20.
     """
 
     def __init__(self, rates: Rates, reach: float, bins: int, run: Pass, bits: int = 0) -> None:
         cells = len(rates.rate)
-        self._rates, self._reach, self._bins, self._bits = rates, reach, bins, bits
+        self._rates, self._reach, self._bins, self._fine = rates, reach, bins, 2.0**bits
         self._events, self._passed, self._left = run.total(cells), run.total(cells), run.total(cells)
 
     def add(self, rows: Stretches, cell: Integers, part: Floats, weights: Floats, rates: Floats) -> None:
@@ -82,7 +81,7 @@ class CellSums:
         length = np.sqrt(
             (weights - rates * after) ** 2 + (rates * before) ** 2 + rates**2 * axis.scale * between
         )
-        kept = _NEARLY * math.ldexp(ONE, self._bits) / reach * (reach / np.maximum(length, reach))
+        kept = _NEARLY * ONE * self._fine / reach * (reach / np.maximum(length, reach))
         # amounts are counted in units of the largest hazard: q_j of them, over 2^20, are what cell j expects
         amounts = np.rint(kept * rates * axis.unit).clip(None, 2.0**32)
         cells = len(rate)
@@ -97,7 +96,6 @@ class CellSums:
 
     def result(self) -> Integers:
         """Return 2^20 times the events less q_j times those that passed cell j, in steps, within strata."""
-        half = 1 << self._bits >> 1
         events, passed, left = (
             [int(n) for n in each.result()] for each in (self._events, self._passed, self._left)
         )
@@ -107,7 +105,6 @@ class CellSums:
                 later = 0
             found[cell] = (events[cell] << T_BITS) - self._rates.hazards[cell] * (later + left[cell])
             later += passed[cell]
-        found = [(n + half) >> self._bits for n in found]
         fits = all(abs(n) < 1 << 62 for n in found)
         return np.array(found, np.int64 if fits else object)
 

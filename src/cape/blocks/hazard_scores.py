@@ -125,7 +125,7 @@ class HazardScores(Block):
                 for name, size in ((f"{what} square", width), (f"{what} cross", width * (width - 1) // 2))
             ),
             Array("level", (self.follow_up.many(schema),), T_BITS),
-            Array("cells", (cells,), 2 * T_BITS),
+            Array("cells", (cells,), 2 * T_BITS + FINER),
             *((Array("means", (self.many * width,), T_BITS),) if self.groups else ()),
             *((Array("trend", (width,), T_BITS),) if self.trend else ()),
             *((Array("lengths", (len(self.lengths) + 1,), 0),) if self.lengths else ()),

@@ -220,7 +220,7 @@ def test_a_release_prints_and_can_be_read_back() -> None:
 @pytest.mark.parametrize("mu", [0.2, 1e-5])
 def test_few_rows_warn_and_intervals_are_wide_but_numbers(mu: float) -> None:
     with pytest.warns(TooNoisyWarning, match="unreliable|converged|any events"):
-        result = found(people(60, 1), mu)
+        result = found(people(60, 2), mu)
     for each in result.estimates:
         low, high = each.interval()
         assert high - low > 1
