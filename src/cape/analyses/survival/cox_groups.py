@@ -108,7 +108,8 @@ class CoxOfGroups(Cox):
             sampling, information = found.sampling[1:, 1:], found.information[1:, 1:]
             privacy = privacy + found.privacy[1:, 1:]
         sizes = np.array([[table.total for table in each] for each in strata])
-        events = float(sum(table.deaths.sum() for each in strata for table in each))
+        seen = [table.seen_events for each in strata for table in each]
+        events = max(sum(count for count, _ in seen), 0.0)
         to = units.matrix[1:, 1:]  # coefficients of weights of x
         back = np.linalg.inv(to)
         weights = back @ ratios
@@ -148,6 +149,7 @@ class CoxOfGroups(Cox):
             Limited(),
             f"Not identified at this budget: {joined(hidden)}." if hidden else "",
             tuple(map(sentence, faults)),
+            math.hypot(*(noise for _, noise in seen)),
         )
         return AnalysisResult(estimates, model)
 

@@ -345,10 +345,10 @@ class SurvivalRegression(ScoreRegression):
             last = fitted.estimates[-1]
             shape = (Estimate("shape", last.value, last.sampling, last.privacy, (0.0, math.inf)),)
         width = len(fitted.units.names)
-        centre, events = np.zeros(width), steps[-1].count * steps[-1].point.bend
+        centre, events, doubt = np.zeros(width), steps[-1].count * steps[-1].point.bend, 0.0
         if isinstance(marginals, Looked):
             centre = marginals.centred(fitted.units.design, schema)[0]
-            events = marginals.times.begun(steps[-1].count, shaped=False).events
+            events, doubt = marginals.times.seen_events
         level, weights = float(fitted.weights[0]), fitted.weights[1 : 1 + width]
         column = schema.number(self.time)
         model = SurvivalRegressionModel(
@@ -371,6 +371,7 @@ class SurvivalRegression(ScoreRegression):
             fitted.limited,
             f"{self._note(fitted)} {self._early(marginals)}".rstrip(),
             self._faults(fitted),
+            doubt,
         )
         return AnalysisResult((*slopes, *shape), model)
 

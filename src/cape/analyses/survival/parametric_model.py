@@ -20,7 +20,7 @@ from cape.core.errors import InvalidInput
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.show import Figure, Shown, Table
-from cape.show.numbers import count, number
+from cape.show.numbers import count, counted, number
 from cape.show.plain import plain
 from cape.stats.estimates import Estimate
 
@@ -48,7 +48,8 @@ class SurvivalRegressionModel(Tested, Shown):
         span: from when and until when times were counted.
         joint: the estimates together, with the covariances of their errors.
         rounds: the steps that were made, after the first question.
-        events: how many there are, as released.
+        events: how many there are, as released; `events_noise` is the noise in that.
+        faults: what is wrong with the data, in sentences.
         count: how many complete rows there are.
         limited: what was capped and shortened.
     """
@@ -72,6 +73,7 @@ class SurvivalRegressionModel(Tested, Shown):
     limited: Limited
     note: str
     faults: tuple[str, ...] = ()
+    events_noise: float = 0.0
 
     def describe(self) -> str:
         """Return what was done."""
@@ -123,7 +125,8 @@ class SurvivalRegressionModel(Tested, Shown):
     @property
     def title(self) -> str:
         """What stands above the table."""
-        return f"hazard of {self.schema.label(self.event)} = {self.had} ({self.events:,.0f} events)"
+        events = counted(self.events, self.events_noise, "event")
+        return f"hazard of {self.schema.label(self.event)} = {self.had} ({events})"
 
     def tables(self) -> Sequence[Table]:
         """Return ratios of hazards and coefficients with errors."""

@@ -121,9 +121,15 @@ class TimesSeen:
         return bool(self._left[0] > _SURE * max(self.noise * math.sqrt(self.sorts), 1e-9))
 
     @property
+    def seen_events(self) -> tuple[float, float]:
+        """How many events there are, and the noise in that."""
+        return float(self.events.sum()), self.noise * math.sqrt(len(self.events))
+
+    @property
     def clear(self) -> bool:
         """Whether the number of events stands out of noise."""
-        return float(self.events.sum()) > _CLEAR * self.noise * math.sqrt(len(self.events))
+        events, noise = self.seen_events
+        return events > _CLEAR * noise
 
     def begun(self, count: float, *, shaped: bool) -> Begun:
         """Return the law whose expected events are those that are seen, by bin; `count` rows there are."""

@@ -131,3 +131,14 @@ def test_a_plan_has_the_noise_of_a_release():
         consortium(people(3000, seed)).release(analysis, share=1.0).estimates[0].privacy for seed in range(8)
     ]
     assert 1 / 1.6 < np.median(noise) / planned.noise["arm=new"]["cape"] < 1.6
+
+
+def test_the_number_of_events_has_no_bias_and_is_said_to_be_noisy():
+    z = []
+    for seed in range(20):
+        frame = people(900, seed)
+        model = consortium(frame).release(Cox("years", "died", ["arm"]), share=0.3).model
+        z.append((model.events - (frame["died"] == "yes").sum()) / model.events_noise)
+    assert abs(np.mean(z)) < 0.8
+    assert np.abs(z).max() < 4
+    assert "(about " in model.title
