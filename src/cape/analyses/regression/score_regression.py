@@ -652,14 +652,18 @@ class ScoreRegression(Analysis):
             *together(fitted.joint, plain, schema, every_hidden),
         )
 
+    def _slopes_of(self, weights: Floats, width: int) -> Floats:
+        """Return the weights of features, a row for each predictor, among those of (1, x) of this width."""
+        return weights.reshape(-1, width)[:, 1:]
+
     def _separated(self, fitted: Fitted) -> str | None:
         """Return a text on features that separate rows with one target from all others, or nearly so."""
         last, units = fitted.steps[-1], fitted.units
         if not last.endless and not (self.predictor in _ODDS and fitted.left > self.unsettled):
             return None
         width = 1 + len(units.names)
-        change = self._by_x(last.point.turn.T @ last.change, units).reshape(-1, width)[:, 1:]
-        weights = fitted.estimated.reshape(-1, width)[:, 1:]
+        change = self._slopes_of(self._by_x(last.point.turn.T @ last.change, units), width)
+        weights = self._slopes_of(fitted.estimated, width)
         if fitted.marginals is None:
             return separated(np.zeros(width - 1), units.names, self.predictor, 0.0, last.endless)
         x = fitted.marginals.rows(units.design, units.schema)

@@ -325,6 +325,9 @@ class SurvivalRegression(ScoreRegression):
     def _by_x(self, weights: Floats, units: Units) -> Floats:
         return weights
 
+    def _slopes_of(self, weights: Floats, width: int) -> Floats:
+        return weights[None, 1:width]
+
     @property
     def _kept(self) -> slice:
         """The slopes: what tests are of, and what plans are about."""
@@ -377,9 +380,10 @@ class SurvivalRegression(ScoreRegression):
 
     def _faults(self, fitted: Fitted, empty: str = "") -> tuple[str, ...]:
         """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it."""
-        marginals, noise = fitted.marginals, fitted.steps[-1].score_noise > 0
-        hidden = max((part for _, part in fitted.hidden), default=0.0)
-        if isinstance(marginals, Looked) and not marginals.times.clear and (hidden >= HIDDEN or not noise):
+        marginals, last = fitted.marginals, fitted.steps[-1]
+        noise, most = last.score_noise > 0, max((part for _, part in fitted.hidden), default=0.0)
+        hidden = most >= HIDDEN or last.endless or not noise
+        if isinstance(marginals, Looked) and not marginals.times.clear and hidden:
             text = no_events(self.event, fitted.units.schema, noise=noise)
             warn(text)
             return (sentence(text),)
