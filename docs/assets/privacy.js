@@ -111,11 +111,17 @@ const capePrivacy = (() => {
     conventional: sites => sites,
   };
 
+  // The part of a release of one numeric column that pays for how many of its cells lie outside the bounds.
+  const outside = {gaussian: 0.005, laplace: 0.01};
+
   // The most that one person changes what is asked for, when their row is replaced, in units of the result; and
   // how much of the noise of single numbers is in it, as weights: the shares of a column add up to 1.
   const moved = {
     count: () => ({l2: 1, l1: 1, weights: [1]}),
-    mean: ({rows, low, high}) => ({l2: (high - low) / rows, l1: (high - low) / rows, weights: [1]}),
+    mean({rows, low, high}) {
+      const whole = (high - low) / rows;
+      return {l2: whole / Math.sqrt(1 - outside.gaussian), l1: whole / (1 - outside.laplace), weights: [1]};
+    },
     share({rows, categories}) {
       const kept = Math.sqrt(1 - 1 / categories), weights = Array(categories - 1).fill(1 / categories);
       return {l2: SQRT2 * kept / rows, l1: 2 * kept / rows, weights: [1 - 1 / categories, ...weights]};

@@ -244,7 +244,7 @@ class KaplanMeierModel(Shown):
             steps=self.groups[0].curve.table.at_edges,
             below_at=tuple(float(self.edges[i]) for i in chosen),
             below=tuple(below),
-            below_title=f"Number at risk (events until then){self._noisy}",
+            below_title="Number at risk (events until then)",
         )
 
     @property
@@ -255,12 +255,12 @@ class KaplanMeierModel(Shown):
         if not most:
             return ""
         sizes = " to ".join(dict.fromkeys(f"{end:.2g}" for end in (least, most)))
-        return f", with noise of standard deviation {sizes}; - where it hides them"
+        return f" Numbers at risk come with noise of standard deviation {sizes}; - where it hides them."
 
     def _caption(self) -> str:
         return (
             f"Lines are survival curves, and areas their {LEVEL:.0%} intervals at each time, from sampling "
-            "and privacy noise."
+            f"and privacy noise.{self._noisy}"
         )
 
     def notes(self) -> Sequence[str]:
