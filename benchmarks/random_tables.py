@@ -21,7 +21,7 @@ from cape.data import Category, Database, Number, Schema
 __all__ = ["DATABASES", "Case", "cases", "differs", "frames", "mariadb_connection"]
 
 _LARGEST = 1.7976931348623157e308
-_BELOW_IT = 1.7976931348623155e308  # beyond it lie the largest number and, where there is one, infinity
+_BELOW = 1.7976931348623155e308  # beyond it lie the largest number and, where there is one, infinity
 TEXTS = [
     "a", "A", "á", "a\u0301", "a ", " a", "", "ß", "ss", "ａ", "1", "1.0", "true", "'", "\\", '"', "a\tb",
     "%s", "{x}", "\U0001f600", ":c", "?1", "`", "--", "a\nb", "NULL", "NaN",
@@ -32,7 +32,7 @@ UGLY = [
 ]  # fmt: skip
 BOUNDS = [
     (0.0, 100.0), (-1.0, 1.0), (18.0, 90.0), (100.5, 600.1), (1e-300, 2e-300), (-1e308, 1e308),
-    (1e16, 1e16 + 4), (-(2.0**21), 2.0**21), (0.1, 0.7), (-1e-3, 1e-3), (-_BELOW_IT, _BELOW_IT), (-5e300, 1.0),
+    (1e16, 1e16 + 4), (-(2.0**21), 2.0**21), (0.1, 0.7), (-1e-3, 1e-3), (-_BELOW, _BELOW), (-5e300, 1.0),
 ]  # fmt: skip
 _LARGEST_SINGLE = 3.4028234663852886e38
 WHOLE = [0, 1, 2, 3, -1, 17, 90, 2**53 + 1, 2**63 - 1, -(2**63), 10**15]
@@ -212,7 +212,7 @@ def differs(case: Case, wanted: pl.DataFrame | tuple[Any, ...], source: Any) -> 
 
 
 def _cells(frame: pl.DataFrame, *, infinite: bool) -> list[tuple[Any, ...]]:
-    """Return the rows as Python values; where a database has no infinity, the largest number is as far beyond bounds."""
+    """Return the rows as Python values; the largest number is infinity where a database has none."""
 
     def cell(value: Any) -> Any:
         if isinstance(value, float) and not infinite:

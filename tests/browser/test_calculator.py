@@ -120,13 +120,14 @@ def test_the_form_shows_what_the_formulas_say(page):
     assert float(said.get_attribute("data-budget")) == pytest.approx(mu, rel=1e-9)
     assert f"mu = {mu:.4f}" in said.inner_text()
     assert f"wins at most {at_most(privacy.laplace.bet(mu))} of such bets" in said.inner_text()
-    curator = (90 - 18) / 2000 / (mu * math.sqrt(0.25))
+    # what is left by counts of cells outside the bounds
+    curator = (90 - 18) / 2000 / (mu * math.sqrt(0.25 * (1 - 0.005)))
     shown = page.locator("tr[data-scheme=cape]")
     assert float(shown.get_attribute("data-noise")) == pytest.approx(curator * math.sqrt(10 / 7), rel=1e-9)
     assert f"{curator * math.sqrt(10 / 7):.3f}"[:4] in shown.inner_text()
     page.fill("[name=delta]", "")
     assert said.get_attribute("data-law") == "laplace"
-    pure = math.sqrt(2) * (90 - 18) / 2000 / (2 * 0.25) * math.sqrt(10 / 7)
+    pure = math.sqrt(2) * (90 - 18) / 2000 / (2 * 0.25 * (1 - 0.01)) * math.sqrt(10 / 7)
     assert float(shown.get_attribute("data-noise")) == pytest.approx(pure, rel=1e-9)
     page.fill("[name=colluding]", "1")
     page.fill("[name=sites]", "20")
