@@ -14,6 +14,7 @@ import numpy as np
 
 from cape.analyses.regression.marginals import Cap, Marginals
 from cape.analyses.survival.cox_baseline import Hazards, Left
+from cape.analyses.survival.cox_coarse import coarse
 from cape.analyses.survival.cox_query import Parts, hazard_query, leaving_query
 from cape.blocks import Design, FollowUp, HazardScores, Leaving
 from cape.blocks.block import T_BITS
@@ -35,6 +36,7 @@ _EXACT = 1e3  # the same without noise
 _ROUNDED = 5.0  # times the squared rounding of what an event adds: what that shows of curvature
 _NOTHING = 1e-8  # of the largest curvature: a direction in which features do not vary
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
+_LACKING = 0.1  # of the variance: with more left unknown by bins, hidden axes are not taken to be short
 _STEEPEST = 5.0  # of the log-hazard of a made-up row
 _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
@@ -184,7 +186,9 @@ class Steps:
         design = replace(self.design, cut=marginals.cut(columns))
         centre, turn = marginals.centred(design, schema)
         left = self._left(answer, leaving, count, schema)
-        hazards = Hazards.first(left, np.diff(self.follow_up.times.edges), turn)
+        lumped = coarse(marginals, design, schema)
+        lacking = float(np.linalg.norm(turn @ lumped @ turn.T, 2))
+        hazards = Hazards.first(left, np.diff(self.follow_up.times.edges), turn, lumped)
         events = min(max(hazards.total / count, 1e-3), 1.0)
 
         def query(block: HazardScores, place: int) -> Query:
@@ -230,28 +234,34 @@ class Steps:
                 lengths = replace(step.lengths, expected=expected)
                 step = replace(step, lengths=lengths)
                 falls = lengths.falling(least)
-            if scored:
-                step = step.with_earlier(scored[-1].step, moved)
-            else:
-                step = _expecting(step, hazards.total, left.total_noise)
-            step = _with_likely_spread(step, hazards.total)
-            scored.append(replace(one, step=step))
             if block.groups:
                 sums, sum_noise = one.array("means")
                 shape = (block.many, len(turn))
                 hazards = hazards.with_means(
                     block.far * sums.reshape(shape), block.far * sum_noise, point.turn
                 )
+            if step.score_noise and lacking > _LACKING:
+                step = _about_means(step, one.hazards, hazards)
+            if scored:
+                step = step.with_earlier(scored[-1].step, moved)
+            else:
+                step = _expecting(step, hazards.total, math.hypot(left.total_noise, lacking * hazards.total))
+            step = _with_likely_spread(step, hazards.total)
+            scored.append(replace(one, step=step))
             settled = step.settled and float(np.abs(found).sum()) < _SETTLED * hazards.total
             if last or settled:
                 change = point.turn.T @ step.change
                 hazards = hazards.after(change, step.moved(step.change))
                 break
+            if not exact and lacking > _LACKING:
+                hazards, away = hazards.centred(point.weights)
+                centre, made = centre + away, made - away
             then = i + 2 == len(self.parts)
             was = point.weights
             known = step if known is None else step.beside(known, moved)
+            hides = lacking > _LACKING and float(np.linalg.norm(known.pull, 2)) > 0.5
             point, moved = next_point(
-                known, whiten=not then, lengths=not then, noise=noise(i + 1), falls=falls
+                known, whiten=not then and not hides, lengths=not then, noise=noise(i + 1), falls=falls
             )
             hazards = hazards.after(point.weights - was, moved)
         if len(self.parts) == 1 and step.lengths is not None:
@@ -326,6 +336,13 @@ def _without_flat(one: Scored, hazards: Hazards) -> ScoreStep:
     values, vectors = np.linalg.eigh(step.curvature - (away * events[:, None]).T @ away)
     kept = vectors[:, np.abs(values) > max(_NOTHING * float(np.abs(values).max()), step.rounding)]
     return replace(step, curvature=kept @ kept.T @ step.curvature @ kept @ kept.T)
+
+
+def _about_means(step: ScoreStep, before: Hazards, after: Hazards) -> ScoreStep:
+    """Return a step whose curvature is that about means at risk, as far as these are known, not offsets."""
+    wrong, doubt = after.mistaken(before, step.score, step.point.turn)
+    noise = math.hypot(step.curvature_noise, doubt)
+    return replace(step, curvature=step.curvature - wrong, curvature_noise=noise)
 
 
 def _expected(point: Point, hazards: Hazards, made: Floats) -> Floats:
