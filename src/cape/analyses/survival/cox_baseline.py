@@ -28,7 +28,7 @@ import numpy as np
 
 from cape.core.arrays import Floats, Integers
 
-__all__ = ["Hazards", "Left"]
+__all__ = ["REACH", "Hazards", "Left"]
 
 GROUPS = 4  # of cells with as many events each, whose means at risk are asked for
 _SHAPE = 0.7  # the SD of logarithms of hazards in time that is expected before anything is seen
@@ -36,7 +36,10 @@ _NEAR = 0.25  # of the axis: hazards so far apart go together by 1 / e
 _DRIFT, _APART = 0.2, 0.5  # the SD of means at risk over time and over strata, in SDs of features
 _FAR_OFF, _SKEWED = 0.04, 0.09  # of a guessed mean: its variance, and that over the squared change it makes
 _CURVED = 0.3  # of a change of predictors, squared: how far hazards may be off after it
+REACH = 2.0  # events by which a row moves the baseline at most, unless many rows expect more
+_LONGEST = 9  # times that is made longer by sqrt 2 at most
 _CLEAR = 1.5  # standard deviations of noise: with fewer events nothing is known
+_SQUARED = 3.0  # times the variance of a normal number: its square is rarely further off than twice that
 _LEAST, _MOST = 0.2, 5.0  # times: what one step changes a hazard by
 _EXACT = 1e-6  # of the events: the noise that sums over them are taken to have where there is none
 _TINY = 1e-300
@@ -78,6 +81,22 @@ class Left:
             found, noise = weight * forward + (1 - weight) * found, noise * ahead / np.hypot(noise, ahead)
             found = np.minimum.accumulate(found, axis=1)
         return np.maximum(found, np.maximum(noise, 1e-9 + 1e-3 * self.rows / bins / strata)), noise
+
+    def reach(self, rates: Floats, risk: Floats, noise: float) -> tuple[float, float]:
+        """Return how many events a row may move the baseline by, and how many are lost by that.
+
+        Where people are followed until nearly all have had the event, rows expect many: as few are shortened
+        as the noise, so much for each event that a row may move, is worth. `risk` are hazards of made-up rows
+        against one at the centre.
+        """
+        at_risk = np.minimum.accumulate(self.at_risk[0], axis=1)
+        leaving = at_risk - np.append(at_risk[:, 1:], np.zeros((len(at_risk), 1)), axis=1)
+        expected = np.cumsum(rates.reshape(at_risk.shape), axis=1).reshape(-1)
+        found = []
+        for each in REACH * 2.0 ** (np.arange(_LONGEST + 1) / 2):
+            over = np.maximum(np.outer(expected, risk) - each, 0.0).mean(axis=1)
+            found.append((float(each), float(leaving.reshape(-1) @ over)))
+        return min(found, key=lambda one: math.hypot(noise * one[0], one[1]))
 
 
 @dataclass(frozen=True)
@@ -168,6 +187,12 @@ class Hazards:
         """The means of x - centre over those at risk, by cell, as far as they are known."""
         return self._drawn[0][self.groups]
 
+    @property
+    def mean(self) -> tuple[Floats, Floats]:
+        """The mean of x - centre over all events, as far as it is known, with the covariance of its error."""
+        level = self.spread @ self._drawn[1] @ self.spread.T
+        return self.offsets.T @ self.events / self.total, np.asarray(level)
+
     def _whitened(self, covariance: Floats) -> Floats:
         turn = np.linalg.inv(self.spread)
         return np.asarray(turn @ covariance @ turn.T)
@@ -217,7 +242,7 @@ class Hazards:
         most = max(float(np.linalg.eigvalsh((left + left.T) / 2)[-1]), 0.0)
         far = math.sqrt(float(self.events @ (away**2).sum(axis=1)) / self.total)
         found = (away * self.events[:, None]).T @ away + self.total * left
-        return found, self.total * (most + 2 * far * math.sqrt(most))
+        return found, self.total * (_SQUARED * most + 2 * far * math.sqrt(most))
 
     def misled(self, beyond: Floats | None = None) -> float:
         """Return how far what is wrong in hazards and in offsets moves scores together, as an SD."""
@@ -243,6 +268,11 @@ class Hazards:
         else:
             times = np.clip(self.events / np.maximum(self.events - moved, _TINY), 0.0, 1e3)
         return replace(self, rates=np.maximum(self.rates * times, 1e-12), doubt=doubt), found
+
+    def doubted(self, lost: float) -> Hazards:
+        """Return hazards of which so many events are not known, since rows were shortened."""
+        parts = lost * (self.events / self.total).reshape(self.strata, -1)
+        return replace(self, doubt=self.doubt + parts[:, :, None] * parts[:, None, :])
 
     def with_means(self, sums: Floats, noise: float, turn: Floats) -> Hazards:
         """Return hazards that know the sums of T(x - centre) over events by group, with this noise."""

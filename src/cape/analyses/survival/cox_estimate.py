@@ -12,6 +12,7 @@ from scipy.special import gammaincc, ndtri
 from cape.analyses.regression.inference import largest
 from cape.analyses.regression.joint import Joint, WaldTest, rows_of
 from cape.analyses.regression.limited import Capped, Limited
+from cape.analyses.survival.cox_separated import Separated, opened, separated_values
 from cape.analyses.survival.cox_steps import Fit, Scored
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
@@ -100,10 +101,28 @@ class Estimated:
             names,
             ((-math.inf, math.inf),) * len(names),
             tuple(map(float, self._to @ self.weights)),
-            rows_of(self._privacy),
+            rows_of(self._privacy + np.diag([self._wider.get(name, 0.0) for name in names])),
             rows_of(self._of(self.errors.sampling)),
             owners=self.units.owners,
         )
+
+    @cached_property
+    def separated(self) -> list[Separated]:
+        """Values at which noise hides whether there are any events, though many rows have them."""
+        return separated_values(self.fit, self.weights, self.units, self.schema)
+
+    @cached_property
+    def _open(self) -> dict[str, float]:
+        """On which side coefficients have no end, and where that is taken to be."""
+        most = np.abs(self._to) @ largest(self.units, self.moved)
+        ends = dict(zip(self.units.names, map(float, most), strict=True))
+        return {label: side * ends[label] for each in self.separated for label, side in each.sides}
+
+    @property
+    def _wider(self) -> dict[str, float]:
+        """The variance that makes the intervals of these as wide on both sides."""
+        values = dict(zip(self.units.names, map(float, self._to @ self.weights), strict=True))
+        return {label: ((end - values[label]) / 2) ** 2 for label, end in self._open.items()}
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -112,7 +131,8 @@ class Estimated:
         privacy = np.sqrt(np.maximum(np.diag(self._privacy), 0.0))
         values = self._to @ self.weights
         each = zip(self.units.names, values, sampling, privacy, strict=True)
-        return tuple(Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each)
+        found = [Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each]
+        return tuple(opened(one, self._open[one.label]) if one.label in self._open else one for one in found)
 
     @property
     def left(self) -> float:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cape.analyses.regression.marginals import Cap, Marginals
-from cape.analyses.survival.cox_baseline import Hazards, Left
+from cape.analyses.survival.cox_baseline import REACH, Hazards, Left
 from cape.analyses.survival.cox_coarse import coarse
 from cape.analyses.survival.cox_query import Parts, hazard_query, leaving_query
 from cape.blocks import Design, FollowUp, HazardScores, Leaving
@@ -25,18 +25,19 @@ from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 from cape.stats.matrices import symmetric
 from cape.stats.score_norms import FALLS, FALLS_UNCAPPED, Lengths
-from cape.stats.score_steps import Point, ScoreStep, next_point
+from cape.stats.score_steps import ENDLESS, Point, ScoreStep, next_point
 
 __all__ = ["MARGINALS", "Fit", "Scored", "Steps", "Supposed", "parts_of"]
 
 MARGINALS = 0.1  # the share of the first question
-REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at most, with noise and without
+EXACT_REACH = 64.0  # events by which a row moves the baseline at most, without noise
 FAR = 3.0  # typical lengths: what an event adds to means at most
 _EXACT = 1e3  # the same without noise
 _ROUNDED = 5.0  # times the squared rounding of what an event adds: what that shows of curvature
 _NOTHING = 1e-8  # of the largest curvature: a direction in which features do not vary
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
 _LACKING = 0.1  # of the variance: with more left unknown by bins, hidden axes are not taken to be short
+_LONG, _ENDS = 8, 1.0  # steps without noise, and lengths of the last one left after them: there is no end
 _STEEPEST = 5.0  # of the log-hazard of a made-up row
 _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
@@ -75,7 +76,8 @@ class Scored:
 class Fit:
     """All steps, the columns' marginals, the design with its caps, its centre, and the hazards at the end.
 
-    `clear` says whether noise leaves it known, about, how many events there are.
+    `clear` says whether noise leaves it known, about, how many events there are; `made` are made-up rows
+    about the centre.
     """
 
     scored: list[Scored]
@@ -84,6 +86,7 @@ class Fit:
     centre: Floats
     hazards: Hazards
     clear: bool = True
+    made: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Steps:
         *,
         exact: bool,
         last: bool,
+        reach: float = REACH,
     ) -> HazardScores:
         """Return the scores to ask for."""
         unit = float(hazards.rates.max())
@@ -132,7 +136,7 @@ class Steps:
             tuple(_numbers(row) for row in hazards.offsets @ point.turn.T),
             float(point.bound),
             float(point.curve),
-            EXACT_REACH if exact else REACH,
+            EXACT_REACH if exact else reach,
             (_EXACT if exact else FAR) * math.sqrt(width),
             () if last and len(self.parts) > 1 else tuple(int(each) for each in hazards.groups),
             _numbers(self._trend(hazards)) if (last or exact) and self.proportional else (),
@@ -215,7 +219,10 @@ class Steps:
             last = i + 1 == len(self.parts)
             if last and i > 0:
                 point = replace(point, edges=())
-            block = self.block(design, point, hazards, centre, exact=exact, last=last)
+            risk = np.exp(np.clip(made @ point.weights, -_STEEPEST, _STEEPEST))
+            per_event = noise(i) / math.sqrt(self.parts[i].level)
+            reach, lost = left.reach(hazards.rates, risk, per_event)
+            block = self.block(design, point, hazards, centre, exact=exact, last=last, reach=reach)
             answer = yield query(block, i)
             one = _read(answer, block, point, hazards, count)
             if block.groups and not one.step.score_noise:
@@ -227,6 +234,7 @@ class Steps:
             )
             step = one.step
             if step.score_noise:
+                hazards = hazards.doubted(lost)
                 beyond = replace(one.hazards, doubt=hazards.doubt).misled(found)
                 step = replace(step, score_noise=math.hypot(step.score_noise, beyond))
             if step.lengths is not None and not exact:
@@ -249,6 +257,11 @@ class Steps:
             step = _with_likely_spread(step, hazards.total)
             scored.append(replace(one, step=step))
             settled = step.settled and float(np.abs(found).sum()) < _SETTLED * hazards.total
+            if exact and i >= _LONG:
+                far = step.after([each.step for each in scored[:-1]])
+                if far.left > _ENDS:
+                    scored[-1] = replace(one, step=replace(far, left=ENDLESS))
+                    settled = True
             if last or settled:
                 change = point.turn.T @ step.change
                 hazards = hazards.after(change, step.moved(step.change))
@@ -268,7 +281,7 @@ class Steps:
             beyond_bound = step.lengths.beyond(step.point.bound, falls)
             step = replace(step, point=replace(step.point, beyond=beyond_bound))
             scored[-1] = replace(scored[-1], step=step)
-        return Fit(scored, marginals, design, centre, hazards, left.clear)
+        return Fit(scored, marginals, design, centre, hazards, left.clear, made)
 
     def _left(self, answer: Answer, block: Leaving, count: float, schema: Schema) -> Left:
         censored, events, staying, totals, *late = answer.sums[-1]
