@@ -1,4 +1,4 @@
-"""Where there are events only at some values of a category, ratios of hazards have no end, and that is said."""
+"""Where events come only at some values of a category, ratios of hazards have no end, and that is said."""
 
 from __future__ import annotations
 
