@@ -84,13 +84,18 @@ class Estimated:
         return np.asarray(self._to @ covariance @ self._to.T)
 
     @cached_property
-    def _privacy(self) -> Floats:
+    def _covariances(self) -> tuple[Floats, Floats]:
+        """Of the coefficients, from sampling and from privacy; without noise all of it is the former's."""
         found = self.errors
-        return self._of(found.noise + found.clipped + found.unsettled + found.hidden)
+        sampling = self._of(found.sampling)
+        privacy = self._of(found.noise + found.clipped + found.unsettled + found.hidden)
+        if not self.last.step.score_noise:
+            return sampling + privacy, np.zeros_like(privacy)
+        return sampling, privacy
 
     @cached_property
     def _standard_errors(self) -> Floats:
-        total = np.diag(self._of(self.errors.sampling) + self._privacy)
+        total = np.diag(sum(self._covariances))
         return np.maximum(np.sqrt(np.maximum(total, 0.0)), 1e-150)
 
     @cached_property
@@ -101,8 +106,8 @@ class Estimated:
             names,
             ((-math.inf, math.inf),) * len(names),
             tuple(map(float, self._to @ self.weights)),
-            rows_of(self._privacy + np.diag([self._wider.get(name, 0.0) for name in names])),
-            rows_of(self._of(self.errors.sampling)),
+            rows_of(self._covariances[1] + np.diag([self._wider.get(name, 0.0) for name in names])),
+            rows_of(self._covariances[0]),
             owners=self.units.owners,
         )
 
@@ -127,8 +132,7 @@ class Estimated:
     @property
     def estimates(self) -> tuple[Estimate, ...]:
         """The coefficients."""
-        sampling = np.sqrt(np.maximum(np.diag(self._of(self.errors.sampling)), 0.0))
-        privacy = np.sqrt(np.maximum(np.diag(self._privacy), 0.0))
+        sampling, privacy = (np.sqrt(np.maximum(np.diag(each), 0.0)) for each in self._covariances)
         values = self._to @ self.weights
         each = zip(self.units.names, values, sampling, privacy, strict=True)
         found = [Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each]

@@ -137,10 +137,8 @@ class KaplanMeierModel(Shown):
 
     def _from_to(self, low: float, high: float) -> str:
         """Return an interval whose ends are edges, to the digits that edges have."""
-        narrow = float(np.diff(self.edges).min())
-        ends = [end for end in (low, high) if math.isfinite(end)]
-        most = max(1 - math.floor(math.log10(narrow)), 0)
-        places = min(max(len(f"{end:.9g}".partition(".")[2]) for end in ends), most)
+        most = max(1 - math.floor(math.log10(float(np.diff(self.edges).min()))), 0)
+        places = min(max(len(f"{edge:.9g}".partition(".")[2]) for edge in self.edges), most)
         return " to ".join(f"{end:,.{places}f}" if math.isfinite(end) else _LATER for end in (low, high))
 
     def _incidences(self) -> Table:

@@ -342,10 +342,14 @@ class SurvivalRegression(ScoreRegression):
     def _fitted(
         self, steps: list[ScoreStep], marginals: Marginals | None, design: Design, schema: Schema
     ) -> Fitted:
-        """Return the estimates with their errors: all that is possible where events may be none."""
+        """Return the estimates with their errors: all that is possible where there may be no events."""
         found = super()._fitted(steps, marginals, design, schema)
-        if not isinstance(marginals, Looked) or clear(steps[-1], marginals.times):
-            return found
+        if isinstance(marginals, Looked) and not clear(steps[-1], marginals.times):
+            found = self._opened(found, design, schema)
+        return found if steps[-1].score_noise else _without_privacy(found)
+
+    def _opened(self, found: Fitted, design: Design, schema: Schema) -> Fitted:
+        """Return estimates with all that is possible as their error."""
         named = self._named(found.units)
         far = np.linalg.norm(named.to * self._possible(design, schema), axis=1)
         kept, joint = self._kept, found.joint
@@ -448,3 +452,14 @@ class SurvivalRegression(ScoreRegression):
             f"{self.distribution} regression of {self.event} by {self.time} on {joined(self.features)}"
             f"{entry}, in {counted(self.steps + 1, 'step')}"
         )
+
+
+def _without_privacy(found: Fitted) -> Fitted:
+    """Return estimates made without noise: what they are off by is no error from privacy."""
+    joint = found.joint
+    both = np.array(joint.sampling) + np.array(joint.privacy)
+    return replace(
+        found,
+        estimates=tuple(replace(e, sampling=e.standard_error, privacy=0.0) for e in found.estimates),
+        joint=replace(joint, sampling=rows_of(both), privacy=rows_of(np.zeros_like(both))),
+    )

@@ -84,3 +84,15 @@ def test_of_groups_those_without_events_are_named(ratio: float) -> None:
         for each in found.model.faults
     )
     assert named == np.isinf(ratio)
+
+
+def test_a_result_says_which_likelihood_it_is_of_and_without_noise_nothing_of_noise() -> None:
+    for features, of in ((["arm", "age"], ", in each of which"), (["arm"], ".")):
+        exact, noisy = (released(2.0, features, scheme) for scheme in ("none", "cape"))
+        said = "Estimates are those of the partial likelihood with times in 40 bins"
+        for found in (exact, noisy):
+            assert sum(each.startswith(said) for each in found.model.notes()) == 1
+        assert any(each.startswith(said + of) for each in noisy.model.notes())
+        assert not any("noise" in each for each in exact.model.notes())
+        assert any("count the noise" in each for each in noisy.model.notes())
+        assert all(each.privacy == 0 for each in exact.model.estimates)
