@@ -23,11 +23,11 @@ from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.stats.estimates import Estimate
 
-__all__ = ["Open", "Separated", "opened", "separated_values"]
+__all__ = ["LOWER", "Open", "Separated", "one_value", "opened", "separated_values"]
 
 _HIDDEN = 2.0  # standard deviations of noise: a share of events that it hides
 _SURE = 2.5  # the same: a share that would be seen
-_LOWER = 1.5  # of log-hazards: how much lower one is at least at such a value
+LOWER = 1.5  # of log-hazards: how much lower one is at least at such a value
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,12 @@ def separated_values(fit: Fit, weights: Floats, units: Units, schema: Schema) ->
         logs = np.append(0.0, size * weights[places])
         hidden = _without_events(fit, axes, fit.marginals.shares[name], logs)
         if 0 < len(hidden) < len(axes):
-            found += [_one(name, place, labels, schema) for place in hidden]
+            found += [one_value(name, place, labels, schema) for place in hidden]
     return found
 
 
-def _one(name: str, place: int, labels: Sequence[str], schema: Schema) -> Separated:
+def one_value(name: str, place: int, labels: Sequence[str], schema: Schema) -> Separated:
+    """Return what follows of one value, by its place, for the coefficients with these labels."""
     sides = [(label, 1.0) for label in labels] if place == 0 else [(labels[place - 1], -1.0)]
     return Separated(name, str(schema.category(name).values[place]), tuple(sides))
 
@@ -112,7 +113,7 @@ def _without_events(fit: Fit, axes: Floats, shares: Floats, logs: Floats) -> lis
         if (
             middle < _HIDDEN * noise
             and float(share) - max(middle, 0.0) > _SURE * noise
-            and logs[place] < others - _LOWER
+            and logs[place] < others - LOWER
         ):
             found.append(place)
     return found

@@ -28,7 +28,9 @@ from cape.analyses.regression.score_regression import (
     score_arguments,
     warn,
 )
+from cape.analyses.survival.cox_separated import LOWER, Separated, opened
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
+from cape.analyses.survival.parametric_separated import values_without_events
 from cape.analyses.survival.parametric_start import (
     Looked,
     TimesSeen,
@@ -346,7 +348,40 @@ class SurvivalRegression(ScoreRegression):
         found = super()._fitted(steps, marginals, design, schema)
         if isinstance(marginals, Looked) and not clear(steps[-1], marginals.times):
             found = self._opened(found, design, schema)
+        found = self._going_on(found, design, schema)
         return found if steps[-1].score_noise else _without_privacy(found)
+
+    def _separated_values(self, found: Fitted) -> list[Separated]:
+        """Return the values at which noise hides whether there are events, if it shows that there are any."""
+        last, looked = found.steps[-1], found.marginals
+        if not isinstance(looked, Looked) or not last.score_noise or not clear(last, looked.times):
+            return []
+        values = {each.label: each.value for each in found.estimates}
+        return [
+            one
+            for one in values_without_events(last, looked, found.units, found.units.schema)
+            if all(side * values[label] > LOWER for label, side in one.sides)
+        ]
+
+    def _going_on(self, found: Fitted, design: Design, schema: Schema) -> Fitted:
+        """Return estimates whose intervals go on where values have no events."""
+        sides = {label: side for each in self._separated_values(found) for label, side in each.sides}
+        if not sides:
+            return found
+        named = self._named(found.units)
+        most = np.abs(named.to) @ self._possible(design, schema)
+        ends = {
+            name: sides[name] * float(far)
+            for name, far in zip(named.labels, most, strict=True)
+            if name in sides
+        }
+        estimates = tuple(opened(e, ends[e.label]) if e.label in ends else e for e in found.estimates)
+        joint, kept = found.joint, self._kept
+        privacy = np.array(joint.privacy)
+        for place, each in enumerate(estimates[kept]):
+            if each.label in ends:
+                privacy[place, place] = each.privacy**2
+        return replace(found, estimates=estimates, joint=replace(joint, privacy=rows_of(privacy)))
 
     def _opened(self, found: Fitted, design: Design, schema: Schema) -> Fitted:
         """Return estimates with all that is possible as their error."""
@@ -415,7 +450,10 @@ class SurvivalRegression(ScoreRegression):
             text = no_events(self.event, fitted.units.schema, noise=last.score_noise > 0)
             warn(text)
             return (sentence(text),)
-        return super()._faults(fitted, empty)
+        texts = [each.text(fitted.units.schema) for each in self._separated_values(fitted)]
+        for text in texts:
+            warn(text)
+        return (*map(sentence, texts), *super()._faults(fitted, empty))
 
     def _early(self, marginals: Marginals | None) -> str:
         """Return what is to be known of rows at the lower bound of times, if they are not cut."""

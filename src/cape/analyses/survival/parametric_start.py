@@ -24,7 +24,7 @@ from cape.data import Schema
 from cape.stats.capping import Marginal, marginal
 from cape.stats.score_steps import ScoreStep
 
-__all__ = ["Begun", "Looked", "TimesSeen", "blocks_of", "clear", "events_of"]
+__all__ = ["Begun", "Looked", "TimesSeen", "blocks_of", "clear", "events_along", "events_of"]
 
 EQUAL, HALVED = 16, 16  # bins, and how often the first is halved
 SHAPED = 0.5  # the SD of the logarithm of the shape that is expected before anything is seen
@@ -201,14 +201,22 @@ def events_of(step: ScoreStep, times: TimesSeen) -> tuple[float, float]:
     are beside those; what shortening took of it counts as noise.
     """
     counted, count_noise = times.seen_events
-    level = np.linalg.inv(step.point.turn)[0]
-    square = float(level @ level)
+    events, noise = events_along(step, np.eye(step.width)[0])
+    return (counted, count_noise) if count_noise <= noise else (events, noise)
+
+
+def events_along(step: ScoreStep, axis: Floats) -> tuple[float, float]:
+    """Return the sum over events of what this axis makes of x, after its 1, with the noise in that.
+
+    It is what the law expects, curvature between the level and the axis, and the score along it.
+    """
+    back = np.linalg.inv(step.point.turn)
+    level, along = back[0], axis @ back
+    long, short = float(np.linalg.norm(along)), float(np.linalg.norm(level))
     beyond = 0.0 if step.point.beyond is None else step.point.beyond.excess
-    of_curvature = math.sqrt(2) * step.curvature_noise * square
-    noise = math.hypot(math.hypot(step.score_noise, beyond) * math.sqrt(square), of_curvature)
-    if count_noise <= noise:
-        return counted, count_noise
-    return float(level @ step.curvature @ level + level @ step.score), noise
+    of_curvature = math.sqrt(2) * step.curvature_noise * long * short
+    noise = math.hypot(math.hypot(step.score_noise, beyond) * long, of_curvature)
+    return float(level @ step.curvature @ along + along @ step.score), noise
 
 
 def clear(step: ScoreStep, times: TimesSeen) -> bool:

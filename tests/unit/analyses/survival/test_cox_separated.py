@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import polars as pl
-import pytest
 
 import cape
 
@@ -38,24 +37,35 @@ def table(ratio: float, rows: int = 1500) -> pl.DataFrame:
     )
 
 
-def released(ratio: float, features: list[str], scheme: str = "cape", epsilon: float = 4.0) -> cape.Release:
+def released(
+    ratio: float, features: list[str], scheme: str = "cape", epsilon: float = 4.0, *, law: bool = False
+) -> cape.Release:
     rows = table(ratio)
     sites = {f"s{i}": rows.gather_every(3, i) for i in range(3)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return cape.Consortium(sites, SCHEMA, cape.Budget(epsilon, 1e-5)).release(
-            cape.Cox("years", "died", features), share=1.0, scheme=scheme
+            (cape.SurvivalRegression if law else cape.Cox)("years", "died", features),
+            share=1.0,
+            scheme=scheme,
         )
 
 
+TRIES = 4  # noise may show events that are not there, in 2 of 100 releases
+
+
 def test_events_only_at_one_value_are_named_and_the_interval_goes_on() -> None:
-    found = released(np.inf, ["arm", "age"])
-    low, high = found.interval()["arm=b"]
-    assert any("there are events only where arm=b" in each for each in found.model.faults)
-    assert any("noise hides whether there are any where arm=a" in each for each in found.model.faults)
-    assert 0 < low < high
-    assert high >= 10
-    assert not any("separate rows" in each for each in found.model.faults)
+    named = 0
+    for _ in range(TRIES):
+        found = released(np.inf, ["arm", "age"])
+        low, high = found.interval()["arm=b"]
+        said = " ".join(found.model.faults)
+        assert "separate" not in said
+        if "events only where arm=b: noise hides whether there are any where arm=a" in said:
+            named += 1
+            assert 0 < low < high
+            assert high >= 10
+    assert named >= TRIES - 1
 
 
 def test_a_strong_effect_that_has_an_end_is_not_named() -> None:
@@ -76,14 +86,28 @@ def test_without_noise_steps_that_have_no_end_are_named_and_end() -> None:
     assert fine.interval()["arm=b"][1] < 3.5
 
 
-@pytest.mark.parametrize("ratio", [np.inf, 2.0])
-def test_of_groups_those_without_events_are_named(ratio: float) -> None:
-    found = released(ratio, ["arm"])
-    named = any(
-        "events only where arm=b: noise hides whether there are any where arm=a" in each
-        for each in found.model.faults
-    )
-    assert named == np.isinf(ratio)
+def test_of_groups_those_without_events_are_named() -> None:
+    said = "events only where arm=b: noise hides whether there are any where arm=a"
+    named = [
+        any(said in each for each in released(ratio, ["arm"]).model.faults)
+        for ratio in (*[np.inf] * TRIES, 2.0)
+    ]
+    assert sum(named[:-1]) >= TRIES - 1
+    assert not named[-1]
+
+
+def test_laws_of_time_name_values_without_events_and_their_intervals_go_on() -> None:
+    named = 0
+    for _ in range(TRIES):
+        found = released(np.inf, ["arm", "age"], epsilon=8.0, law=True)
+        if any("events only where arm=b" in each for each in found.model.faults):
+            named += 1
+            assert found.interval()["arm=b"][1] >= 10
+    assert named >= TRIES - 2
+    found = released(3.0, ["arm", "age"], epsilon=8.0, law=True)
+    assert not any("events only" in each for each in found.model.faults)
+    low, high = found.interval()["arm=b"]
+    assert 0 < low < high < 3
 
 
 def test_a_result_says_which_likelihood_it_is_of_and_without_noise_nothing_of_noise() -> None:
