@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import cape
-from cape.core.moved import MOVED
+from cape.core.moved import MOVED, now_called
 from tests import layout
 from tests.layout import LAYERS
 
@@ -137,6 +137,47 @@ def test_a_module_that_moved_is_found_under_its_former_name():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [f"{former} {now} DeprecationWarning" for former, now in MOVED.items()]
+
+
+def run(code: str) -> list[str]:
+    """The lines that a process of its own prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_module_below_one_that_moved_is_the_same_module_and_not_a_copy():
+    code = (
+        "import sys, warnings\n"
+        "warnings.simplefilter('always')\n"
+        "import cape.steward\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    import cape.steward.folder, cape.steward.decide.policy\n"
+        "    from cape.steward.folder import SiteFolder\n"
+        "    import cape.steward.folder\n"
+        "for each in seen: print(each.message, each.category.__name__, each.filename)\n"
+        "from cape import site\n"
+        "import cape.site.folder, cape.site.decide.policy\n"
+        "for name in ('', '.folder', '.decide', '.decide.policy'):\n"
+        "    assert sys.modules['cape.steward' + name] is sys.modules['cape.site' + name], name\n"
+        "assert SiteFolder is site.SiteFolder\n"
+        "assert cape.site.folder.__name__ == cape.site.folder.__spec__.name == 'cape.site.folder'"
+    )
+    assert run(code) == [
+        f"cape.steward.{name} is called cape.site.{name} now DeprecationWarning <string>"
+        for name in ("folder", "decide", "decide.policy")
+    ]
+
+
+def test_a_former_name_of_nothing_says_where_it_was_looked_for():
+    code = "try: import cape.steward.nothing\nexcept ModuleNotFoundError as error: print(error.name, error)"
+    assert run(code) == [
+        "cape.steward.nothing No module named 'cape.steward.nothing': "
+        "it would be called cape.site.nothing now, which does not exist"
+    ]
+    assert now_called("cape.steward.amount.a") == "cape.privacy.accounting.a"
+    assert now_called("cape.site.folder") is None
+    assert now_called("cape.stewards") is None
+    assert now_called("cape") is None
 
 
 def test_every_exception_is_in_one_tree():

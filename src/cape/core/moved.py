@@ -1,6 +1,7 @@
 """Modules that have moved: their former names still import, with a `DeprecationWarning`.
 
-The list holds what pages and examples have named, and the packages above them. It is asked before the path:
+The list holds what pages and examples have named, and the packages above them. A name below one of them,
+such as `cape.steward.folder`, is looked up where its package is now. The list is asked before the path:
 below `cape.steward`, which is `cape.site`, the path would find modules of that package and load them again.
 """
 
@@ -13,7 +14,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MOVED", "install"]
+__all__ = ["MOVED", "install", "now_called"]
 
 MOVED = {
     "cape.analyses.regression.sensitivity": "cape.analyses.tensor_sums",
@@ -28,6 +29,31 @@ MOVED = {
 }
 
 
+def now_called(former: str) -> str | None:
+    """Return what a module is called now, or None if this was never its name."""
+    above, rest = former, ""
+    while above and above not in MOVED:
+        above, _, last = above.rpartition(".")
+        rest = f".{last}{rest}"
+    return MOVED[above] + rest if above else None
+
+
+def _load(former: str, now: str) -> ModuleType:
+    """Import a module as it is called now."""
+    try:
+        return importlib.import_module(now)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{now}.".startswith(f"{error.name}."):
+            raise  # the module is there, and misses another one
+        raise ModuleNotFoundError(
+            f"No module named {former!r}: it would be called {now} now, which does not exist", name=former
+        ) from None
+
+
+def _warn(former: str, now: str) -> None:
+    warnings.warn(f"{former} is called {now} now", DeprecationWarning, stacklevel=3)
+
+
 class _Finder:
     """Finds a former name before all other finders, and loads the module as it is called now.
 
@@ -39,7 +65,7 @@ class _Finder:
     ) -> importlib.machinery.ModuleSpec | None:
         """Return a spec for a former name, None for any other."""
         loader: Any = self
-        return importlib.machinery.ModuleSpec(fullname, loader) if fullname in MOVED else None
+        return importlib.machinery.ModuleSpec(fullname, loader) if now_called(fullname) else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
         """Leave it to Python to make the module."""
@@ -47,8 +73,10 @@ class _Finder:
     def exec_module(self, module: ModuleType) -> None:
         """Put the module under its former name, too."""
         former = module.__name__
-        warnings.warn(f"{former} is called {MOVED[former]} now", DeprecationWarning, stacklevel=2)
-        sys.modules[former] = importlib.import_module(MOVED[former])
+        now = now_called(former)
+        assert now is not None, "find_spec has asked"
+        sys.modules[former] = _load(former, now)
+        _warn(former, now)
 
 
 def install() -> None:
