@@ -168,6 +168,22 @@ def test_a_module_below_one_that_moved_is_the_same_module_and_not_a_copy():
     ]
 
 
+def test_a_former_module_of_cape_itself_is_an_attribute():
+    former = [name for name in MOVED if name.count(".") == 1]
+    assert {"cape.check", "cape.errors"} <= set(former)
+    code = (
+        "import cape, sys, warnings\n"
+        f"for former in {former}:\n"
+        "    with warnings.catch_warnings(record=True) as seen:\n"
+        "        warnings.simplefilter('always')\n"
+        "        found = eval(former), eval(former)\n"
+        "    assert found[0] is found[1] is sys.modules[found[0].__name__]\n"
+        "    print(*(f'{each.message}, {each.filename}' for each in seen))\n"
+        "assert 'check' not in dir(cape)"
+    )
+    assert run(code) == [f"{name} is called {MOVED[name]} now, <string>" for name in former]
+
+
 def test_a_former_name_of_nothing_says_where_it_was_looked_for():
     code = "try: import cape.steward.nothing\nexcept ModuleNotFoundError as error: print(error.name, error)"
     assert run(code) == [

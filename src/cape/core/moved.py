@@ -3,6 +3,7 @@
 The list holds what pages and examples have named, and the packages above them. A name below one of them,
 such as `cape.steward.folder`, is looked up where its package is now. The list is asked before the path:
 below `cape.steward`, which is `cape.site`, the path would find modules of that package and load them again.
+Former names in `cape` itself are attributes, too: `import cape` used to load some of them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import importlib
 import importlib.machinery
 import sys
 import warnings
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MOVED", "install", "now_called"]
+__all__ = ["MOVED", "install", "now_called", "with_former_names"]
 
 MOVED = {
     "cape.analyses.regression.sensitivity": "cape.analyses.tensor_sums",
+    "cape.analyses.regression.scores": "cape.analyses.regression.score_query",
     "cape.analyses.site_scores": "cape.analyses.sites.site_scores",
+    "cape.check": "cape.core.check",
     "cape.errors": "cape.core.errors",
     "cape.noise.law": "cape.stats.law",
     "cape.steward": "cape.site",
@@ -83,3 +87,18 @@ def install() -> None:
     """Have former names found, once."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+
+
+def with_former_names(package: str, found: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return `__getattr__` of a package: its former modules are found as well as what `found` returns."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        former = f"{package}.{name}"
+        if former not in MOVED:
+            return found(name)
+        module = _load(former, MOVED[former])
+        _warn(former, MOVED[former])
+        setattr(sys.modules[package], name, module)
+        return module
+
+    return __getattr__
