@@ -46,8 +46,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "torch": (),
     "sklearn": (),
     "audit": (),
-    "cli": ("site", "deploy", "demo"),
     "desk": ("access", "coordinator", "site"),
+    "cli": ("site", "deploy", "demo"),
 }
 
 BESIDE = {
