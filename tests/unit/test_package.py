@@ -280,7 +280,7 @@ def test_nothing_imports_the_command_line():
 
 
 def test_a_command_loads_the_desk_only_to_start_it():
-    code = "import sys, cape.cli.desk; print([m for m in sys.modules if m.startswith('cape.desk')])"
+    code = "import sys, cape.cli.desk_action; print([m for m in sys.modules if m.startswith('cape.desk')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
 

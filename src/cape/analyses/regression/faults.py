@@ -9,6 +9,7 @@ Tested in tests/unit/analyses/test_faults.py.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from cape.analyses.empty import nobody
 from cape.analyses.regression.joint import Joint
 from cape.analyses.regression.marginals import Marginals
 from cape.core.arrays import Floats
+from cape.core.errors import TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.stats.capping import Marginal
@@ -30,6 +32,7 @@ __all__ = [
     "target_fault",
     "together",
     "unvaried",
+    "warn",
 ]
 
 _SURE = 3.5  # standard errors: a column whose coefficient is so far from 0 surely varies
@@ -42,6 +45,11 @@ def sentence(text: str, names: Collection[str] = ()) -> str:
     """Return a text as a sentence of its own; one of these names keeps its first letter."""
     start = text[0] if text.startswith(tuple(names)) and names else text[0].upper()
     return start + text[1:] + ("" if text.endswith((".", "?")) else ".")
+
+
+def warn(text: str) -> None:
+    """Warn that noise hides something."""
+    warnings.warn(text, TooNoisyWarning, stacklevel=outside())
 
 
 def unvaried(
