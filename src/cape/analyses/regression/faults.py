@@ -68,7 +68,8 @@ def unvaried(
         if between and all(abs(joint.values[i]) < _SURE * errors[i] for i in places):
             found.append(
                 f"{schema.label(name)} lies {between} in all rows, as far as is seen: if it does not vary, "
-                "nothing can be said of its coefficient. Drop it, or give it narrower bounds."
+                "nothing can be said of its coefficient. Drop it, give it narrower bounds, or make it a "
+                "category if it has few values."
             )
     return found
 
@@ -187,10 +188,9 @@ def separated(
 
 def _one_bin(one: Marginal, schema: Schema, name: str) -> str:
     """Return between what numbers all rows lie, if that is one bin; empty if it is not."""
-    at = np.flatnonzero(one.weights > 0)
-    if len(at) != 1:
+    if one.only is None:
         return ""
-    low, high = float(one.edges[at[0]]), float(one.edges[at[0] + 1])
+    low, high = one.only
     unit = getattr(schema[name], "unit", None)
     return f"between {low:.4g} and {high:.4g}" + (f" {unit}" if unit else "")
 
