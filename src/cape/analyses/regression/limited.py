@@ -55,7 +55,7 @@ class Capped:
         return f"{schema.label(self.column)} {joined(ends)}"
 
     def _rows(self, share: float) -> str:
-        """Return how many rows that is, in words: at most what noise leaves, where it hides whether any are."""
+        """Return how many rows that is: at most what noise leaves, where it hides whether there are any."""
         most = min(share + _Z * self.doubt, 1.0)
         if share <= _Z * self.doubt:
             return f"at most {most:.1%} of rows"
