@@ -112,7 +112,7 @@ class ScoreRegression(ScoreStages):
     ) -> Fitted:
         """Return the estimates with their errors."""
         units, most = Units(plain_design(design), schema), self._possible(design, schema)
-        bent = max(BENT_SECOND, self.bent) if len(steps) == 2 else self.bent
+        bent = max(BENT_SECOND, self.bent) if len(steps) in (2, 3) else self.bent
         return fitted_of(
             steps,
             marginals,
