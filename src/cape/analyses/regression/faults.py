@@ -26,6 +26,7 @@ from cape.stats.capping import Marginal
 __all__ = [
     "by_feature",
     "empty_values",
+    "events_only",
     "no_events",
     "sentence",
     "separated",
@@ -35,9 +36,10 @@ __all__ = [
     "warn",
 ]
 
-_SURE = 3.5  # standard errors: a column whose coefficient is so far from 0 surely varies
+_SURE = 5.0  # standard errors: a column whose coefficient is so far from 0 surely varies
 _WIDER = 10.0  # times: as wide an interval as two columns that vary together make
 _ALIKE = 0.98  # the correlation of the estimates of two such columns
+_HAZARDS = "log-hazards"  # what is linear in the features where targets are times to an event
 _SPREAD = 3.0  # the SD of log-odds from which on most rows are nearly sure
 
 
@@ -122,6 +124,17 @@ def no_events(event: str, schema: Schema, until: str = "", *, noise: bool) -> st
     return f"{few}: nothing can be said of any coefficient"
 
 
+def events_only(name: str, value: object, schema: Schema) -> str:
+    """Return a text on a value of a category at which noise hides whether there are any events."""
+    without = schema.title(f"{name}={value}")
+    values = [schema.title(f"{name}={each}") for each in schema.category(name).values]
+    others = " or ".join(each for each in values if each != without)
+    return (
+        f"as far as is seen there are events only where {others}: noise hides whether there are any where "
+        f"{without}"
+    )
+
+
 def together(joint: Joint, plain: Collection[str], schema: Schema, said: Collection[str]) -> list[str]:
     """Return a sentence on features that vary together so that none can be told from the others.
 
@@ -163,7 +176,8 @@ def together(joint: Joint, plain: Collection[str], schema: Schema, said: Collect
 def separated(
     moved: Floats, names: Sequence[str], predictor: str, spread: float, endless: bool
 ) -> str | None:
-    """Return a text on features that separate rows with one target from all others; None if none are seen.
+    """Return a text on features that separate rows with one target, or events, from all others; None if none
+    are seen.
 
     `moved` is by how much the last step moved the predictor along each feature, and `spread` the SD of
     predictors.
@@ -173,16 +187,19 @@ def separated(
     most = float(np.max(moved, initial=0.0))
     which = [name for name, each in zip(names, moved, strict=True) if most > 0 and each >= most / 2]
     one = len(which) == 1
-    who = f"{joined(which) if which else 'features'} {'separates' if one else 'separate'}"
+    named = joined(which) if which else "features"
+    who = f"{named} {'separates' if one else 'separate'} rows with one target from all others"
+    if predictor == _HAZARDS:
+        who = f"there are events only where {named} {'has' if one else 'have'} some of the values"
     if endless:
         drop = "it" if one else "the feature that does"
         return (
-            f"{predictor} grow with every step, as where {who} rows with one target from all others: "
-            f"estimates may have no end, and say only the direction. Drop {drop}"
+            f"{predictor} grow with every step, as where {who}: estimates may have no end, and say only the "
+            f"direction. Drop {drop}"
         )
     return (
         f"{predictor} differ between rows by an SD of about {spread:.2g}, and still changed in the last "
-        f"step: {who} rows with one target from all others, or nearly so. Estimates may have no end"
+        f"step: {who}, or nearly so. Estimates may have no end"
     )
 
 

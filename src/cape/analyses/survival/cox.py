@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cape.analyses.regression.faults import empty_values, no_events, sentence, together, unvaried
+import numpy as np
+
+from cape.analyses.regression.faults import empty_values, no_events, sentence, separated, together, unvaried
 from cape.analyses.regression.inference import unreliable
 from cape.analyses.regression.marginals import Cap, check_cap, checked_cap
 from cape.analyses.regression.score_query import check_few
@@ -239,14 +241,17 @@ class Cox(Analysis):
             text = no_events(self.event, schema, " by the last edge", noise=last.score_noise > 0)
             _warn(text)
             return (sentence(text),)
-        texts = []
-        if found.left > _LEFT:
+        texts = [each.text(schema) for each in found.separated]
+        apart = _endless(found)
+        if apart:
+            texts.append(apart)
+        elif found.left > _LEFT and not texts:
             texts.append(
                 "steps had not converged: the last one changed log-hazards by an SD of "
                 f"{last.moved(last.change):.2g}; intervals include it. More rounds, rows or "
                 "epsilon would help"
             )
-        unclear = _named(found, found.hidden)
+        unclear = [] if apart else _named(found, found.hidden)
         if unclear:
             texts.append(unreliable(units.names, found.hidden, noise=last.curvature_noise > 0))
         for text in texts:
@@ -343,6 +348,15 @@ class Cox(Analysis):
             f"Cox regression of {self.event} by {self.time} on {joined(self.features)}{within}{entry}, in "
             f"{count(self.steps + 1, 'step')}"
         )
+
+
+def _endless(found: Estimated) -> str | None:
+    """Return a text on features whose effects have no end, without noise; None if all have one."""
+    last = found.last.step
+    if not last.endless:
+        return None
+    moved = np.abs(last.point.turn.T @ last.change) * found.fit.made.std(axis=0)
+    return separated(moved, found.units.names, "log-hazards", 0.0, endless=True)
 
 
 def _named(found: Estimated, parts: Floats) -> list[str]:

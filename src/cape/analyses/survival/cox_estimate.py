@@ -12,6 +12,7 @@ from scipy.special import gammaincc, ndtri
 from cape.analyses.regression.inference import largest
 from cape.analyses.regression.joint import Joint, WaldTest, rows_of
 from cape.analyses.regression.limited import Capped, Limited
+from cape.analyses.survival.cox_separated import Separated, opened, separated_values
 from cape.analyses.survival.cox_steps import Fit, Scored
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
@@ -83,13 +84,18 @@ class Estimated:
         return np.asarray(self._to @ covariance @ self._to.T)
 
     @cached_property
-    def _privacy(self) -> Floats:
+    def _covariances(self) -> tuple[Floats, Floats]:
+        """Of the coefficients, from sampling and from privacy; without noise all of it is the former's."""
         found = self.errors
-        return self._of(found.noise + found.clipped + found.unsettled + found.hidden)
+        sampling = self._of(found.sampling)
+        privacy = self._of(found.noise + found.clipped + found.unsettled + found.hidden)
+        if not self.last.step.score_noise:
+            return sampling + privacy, np.zeros_like(privacy)
+        return sampling, privacy
 
     @cached_property
     def _standard_errors(self) -> Floats:
-        total = np.diag(self._of(self.errors.sampling) + self._privacy)
+        total = np.diag(sum(self._covariances))
         return np.maximum(np.sqrt(np.maximum(total, 0.0)), 1e-150)
 
     @cached_property
@@ -100,19 +106,37 @@ class Estimated:
             names,
             ((-math.inf, math.inf),) * len(names),
             tuple(map(float, self._to @ self.weights)),
-            rows_of(self._privacy),
-            rows_of(self._of(self.errors.sampling)),
+            rows_of(self._covariances[1] + np.diag([self._wider.get(name, 0.0) for name in names])),
+            rows_of(self._covariances[0]),
             owners=self.units.owners,
         )
+
+    @cached_property
+    def separated(self) -> list[Separated]:
+        """Values at which noise hides whether there are any events, though many rows have them."""
+        return separated_values(self.fit, self.weights, self.units, self.schema)
+
+    @cached_property
+    def _open(self) -> dict[str, float]:
+        """On which side coefficients have no end, and where that is taken to be."""
+        most = np.abs(self._to) @ largest(self.units, self.moved)
+        ends = dict(zip(self.units.names, map(float, most), strict=True))
+        return {label: side * ends[label] for each in self.separated for label, side in each.sides}
+
+    @property
+    def _wider(self) -> dict[str, float]:
+        """The variance that makes the intervals of these as wide on both sides."""
+        values = dict(zip(self.units.names, map(float, self._to @ self.weights), strict=True))
+        return {label: ((end - values[label]) / 2) ** 2 for label, end in self._open.items()}
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
         """The coefficients."""
-        sampling = np.sqrt(np.maximum(np.diag(self._of(self.errors.sampling)), 0.0))
-        privacy = np.sqrt(np.maximum(np.diag(self._privacy), 0.0))
+        sampling, privacy = (np.sqrt(np.maximum(np.diag(each), 0.0)) for each in self._covariances)
         values = self._to @ self.weights
         each = zip(self.units.names, values, sampling, privacy, strict=True)
-        return tuple(Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each)
+        found = [Estimate(label, float(value), float(s), float(p)) for label, value, s, p in each]
+        return tuple(opened(one, self._open[one.label]) if one.label in self._open else one for one in found)
 
     @property
     def left(self) -> float:

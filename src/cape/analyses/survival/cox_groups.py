@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from cape.analyses.regression.faults import sentence, warn
+from cape.analyses.regression.faults import events_only, sentence, warn
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Limited
 from cape.analyses.survival.cox import Cox
@@ -23,6 +23,7 @@ from cape.analyses.survival.cox_estimate import CoxBaseline, concordance
 from cape.analyses.survival.cox_model import CoxModel
 from cape.analyses.survival.hazard_ratios import MOST, HazardRatios, hazard_ratios, logarithms
 from cape.analyses.survival.logrank import LogRank
+from cape.analyses.survival.risk_table import RiskTable
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
 from cape.data import Category, Schema
@@ -31,6 +32,7 @@ from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Ne
 
 __all__ = ["CoxOfGroups"]
 
+_HIDDEN, _SURE = 2.0, 5.0  # standard deviations of noise: events that it hides, and that it cannot
 MOST_GROUPS = 50  # at 20 the intervals of tables are half as wide as those of steps
 
 
@@ -91,13 +93,19 @@ class CoxOfGroups(Cox):
         found = hazard_ratios(strata)
         known = () if found is None else found.known
         hidden = [schema.title(f"{group}={value}") for i, value in enumerate(values) if i not in known]
-        faults = []
-        if hidden:
+        sizes = np.array([[table.total for table in each] for each in strata])
+        seen = [table.seen_events for each in strata for table in each]
+        events = max(sum(count for count, _ in seen), 0.0)
+        apart = _without_events(strata)
+        faults = [f"{events_only(group, values[place], schema)}. Ratios may have no end" for place in apart]
+        for text in faults:
+            warn(text)
+        if hidden and not apart:
             faults.append(
                 f"nothing is known of the hazard of {joined(hidden)}: noise hides it, or there are no "
                 "events. More rows, a larger share or epsilon, or fewer strata would help"
             )
-            warn(faults[0])
+            warn(faults[-1])
         units, width = Units(self._design, schema), len(values) - 1
         estimates = logarithms(found, units.names)
         ratios = np.array([each.value for each in estimates])
@@ -106,9 +114,6 @@ class CoxOfGroups(Cox):
         if found is not None:
             sampling, information = found.sampling[1:, 1:], found.information[1:, 1:]
             privacy = privacy + found.privacy[1:, 1:]
-        sizes = np.array([[table.total for table in each] for each in strata])
-        seen = [table.seen_events for each in strata for table in each]
-        events = max(sum(count for count, _ in seen), 0.0)
         to = units.matrix[1:, 1:]  # coefficients of weights of x
         back = np.linalg.inv(to)
         weights = back @ ratios
@@ -181,3 +186,13 @@ class CoxOfGroups(Cox):
 
     def describe(self) -> str:
         return super().describe().rpartition(", in ")[0] + ", from tables of groups"
+
+
+def _without_events(strata: Sequence[Sequence[RiskTable]]) -> list[int]:
+    """Return the groups of many rows in which noise hides whether there are events, if others have some."""
+    rows = np.array([[table.total for table in each] for each in strata]).sum(axis=0)
+    seen = np.array([[table.seen_events for table in each] for each in strata])
+    events, noise = seen[:, :, 0].sum(axis=0), np.sqrt((seen[:, :, 1] ** 2).sum(axis=0))
+    even = max(float(events.sum()), 0.0) * np.maximum(rows, 0.0) / max(float(rows.sum()), 1.0)
+    hidden = (events < _HIDDEN * noise) & (even > _SURE * noise + np.maximum(events, 0.0))
+    return [int(place) for place in np.flatnonzero(hidden)] if not hidden.all() else []

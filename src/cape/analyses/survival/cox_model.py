@@ -181,7 +181,8 @@ class CoxModel(Tested, Shown):
         notes = [
             *self.faults,
             *self.limited.notes(self.schema, self.count),
-            "Standard errors are robust, and count the noise.",
+            self._of_bins,
+            f"Standard errors are robust{', and count the noise' if self.events_noise else ''}.",
             f"Concordance under the model, log-hazards taken to be normal: {number(self.concordance.value)} "
             f"({number(low)} to {number(high)}).",
         ]
@@ -195,9 +196,21 @@ class CoxModel(Tested, Shown):
                 else f"chi-square {test.statistic:.2f} on {count(test.freedom, 'degree')} of freedom, "
                 f"{p_said(test.p)}"
             )
-            notes.append(f"Test of proportional hazards, noise counted: {said}.")
+            noisy = ", noise counted" if self.events_noise else ""
+            notes.append(f"Test of proportional hazards{noisy}: {said}.")
             notes += [self.misfit] if self.misfit else []
         return [*notes, self.note] if self.note else notes
+
+    @property
+    def _of_bins(self) -> str:
+        """A sentence on the likelihood that is maximised: Cox's own only where all times are edges."""
+        bins = count(len(self.edges) - 1, "bin")
+        if not self.rounds:
+            return f"Estimates are those of the partial likelihood with times in {bins}."
+        return (
+            f"Estimates are those of the partial likelihood with times in {bins}, in each of which the "
+            "baseline hazard is constant."
+        )
 
     @property
     def misfit(self) -> str:

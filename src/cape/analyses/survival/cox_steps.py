@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cape.analyses.regression.marginals import Cap, Marginals
-from cape.analyses.survival.cox_baseline import Hazards, Left
+from cape.analyses.survival.cox_baseline import REACH, Hazards, Left
+from cape.analyses.survival.cox_coarse import coarse
 from cape.analyses.survival.cox_query import Parts, hazard_query, leaving_query
 from cape.blocks import Design, FollowUp, HazardScores, Leaving
 from cape.blocks.block import T_BITS
@@ -24,12 +25,12 @@ from cape.data import Schema
 from cape.engine.query import Answer, Neighbours, Query
 from cape.stats.matrices import symmetric
 from cape.stats.score_norms import Lengths
-from cape.stats.score_steps import Point, ScoreStep, next_point
+from cape.stats.score_steps import ENDLESS, Point, ScoreStep, next_point
 
 __all__ = ["MARGINALS", "Fit", "Scored", "Steps", "Supposed", "parts_of"]
 
 MARGINALS = 0.1  # the share of the first question
-REACH, EXACT_REACH = 2.0, 64.0  # events by which a row moves the baseline at most, with noise and without
+EXACT_REACH = 64.0  # events by which a row moves the baseline at most, without noise
 # How fast rows get fewer with the length of their scores, with caps and without: more slowly than in other
 # regressions, chosen after a feature on which the spread of log times depends was covered in .6 of the runs.
 FALLS = (0.3, 0.36)
@@ -38,6 +39,8 @@ _EXACT = 1e3  # the same without noise
 _ROUNDED = 5.0  # times the squared rounding of what an event adds: what that shows of curvature
 _NOTHING = 1e-8  # of the largest curvature: a direction in which features do not vary
 _SETTLED = 5e-6  # of the events: what is expected may be off by, without noise
+_LACKING = 0.1  # of the variance: with more left unknown by bins, hidden axes are not taken to be short
+_LONG, _ENDS = 8, 1.0  # steps without noise, and lengths of the last one left after them: there is no end
 _STEEPEST = 5.0  # of the log-hazard of a made-up row
 _ROUND, _APART = 0.3, 0.5  # of the events: what curvature, and spread, are off by where they are guessed
 _ALONE = Parts(1.0, 1.0, 0.3, 0.5, 0.2, 0.2, 0.2, 0.25)
@@ -76,7 +79,8 @@ class Scored:
 class Fit:
     """All steps, the columns' marginals, the design with its caps, its centre, and the hazards at the end.
 
-    `clear` says whether noise leaves it known, about, how many events there are.
+    `clear` says whether noise leaves it known, about, how many events there are; `made` are made-up rows
+    about the centre.
     """
 
     scored: list[Scored]
@@ -85,6 +89,7 @@ class Fit:
     centre: Floats
     hazards: Hazards
     clear: bool = True
+    made: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,7 @@ class Steps:
         *,
         exact: bool,
         last: bool,
+        reach: float = REACH,
     ) -> HazardScores:
         """Return the scores to ask for."""
         unit = float(hazards.rates.max())
@@ -133,7 +139,7 @@ class Steps:
             tuple(_numbers(row) for row in hazards.offsets @ point.turn.T),
             float(point.bound),
             float(point.curve),
-            EXACT_REACH if exact else REACH,
+            EXACT_REACH if exact else reach,
             (_EXACT if exact else FAR) * math.sqrt(width),
             () if last and len(self.parts) > 1 else tuple(int(each) for each in hazards.groups),
             _numbers(self._trend(hazards)) if (last or exact) and self.proportional else (),
@@ -187,7 +193,9 @@ class Steps:
         design = replace(self.design, cut=marginals.cut(columns))
         centre, turn = marginals.centred(design, schema)
         left = self._left(answer, leaving, count, schema)
-        hazards = Hazards.first(left, np.diff(self.follow_up.times.edges), turn)
+        lumped = coarse(marginals, design, schema)
+        lacking = float(np.linalg.norm(turn @ lumped @ turn.T, 2))
+        hazards = Hazards.first(left, np.diff(self.follow_up.times.edges), turn, lumped)
         events = min(max(hazards.total / count, 1e-3), 1.0)
 
         def query(block: HazardScores, place: int) -> Query:
@@ -214,7 +222,10 @@ class Steps:
             last = i + 1 == len(self.parts)
             if last and i > 0:
                 point = replace(point, edges=())
-            block = self.block(design, point, hazards, centre, exact=exact, last=last)
+            risk = np.exp(np.clip(made @ point.weights, -_STEEPEST, _STEEPEST))
+            per_event = noise(i) / math.sqrt(self.parts[i].level)
+            reach, lost = left.reach(hazards.rates, risk, per_event)
+            block = self.block(design, point, hazards, centre, exact=exact, last=last, reach=reach)
             answer = yield query(block, i)
             one = _read(answer, block, point, hazards, count)
             if block.groups and not one.step.score_noise:
@@ -226,6 +237,7 @@ class Steps:
             )
             step = one.step
             if step.score_noise:
+                hazards = hazards.doubted(lost)
                 beyond = replace(one.hazards, doubt=hazards.doubt).misled(found)
                 step = replace(step, score_noise=math.hypot(step.score_noise, beyond))
             if step.lengths is not None and not exact:
@@ -233,35 +245,46 @@ class Steps:
                 lengths = replace(step.lengths, expected=expected)
                 step = replace(step, lengths=lengths)
                 falls = lengths.falling(least)
-            if scored:
-                step = step.with_earlier(scored[-1].step, moved)
-            else:
-                step = _expecting(step, hazards.total, left.total_noise)
-            step = _with_likely_spread(step, hazards.total)
-            scored.append(replace(one, step=step))
             if block.groups:
                 sums, sum_noise = one.array("means")
                 shape = (block.many, len(turn))
                 hazards = hazards.with_means(
                     block.far * sums.reshape(shape), block.far * sum_noise, point.turn
                 )
+            if step.score_noise and lacking > _LACKING:
+                step = _about_means(step, one.hazards, hazards)
+            if scored:
+                step = step.with_earlier(scored[-1].step, moved)
+            else:
+                step = _expecting(step, hazards.total, math.hypot(left.total_noise, lacking * hazards.total))
+            step = _with_likely_spread(step, hazards.total)
+            scored.append(replace(one, step=step))
             settled = step.settled and float(np.abs(found).sum()) < _SETTLED * hazards.total
+            if exact and i >= _LONG:
+                far = step.after([each.step for each in scored[:-1]])
+                if far.left > _ENDS:
+                    scored[-1] = replace(one, step=replace(far, left=ENDLESS))
+                    settled = True
             if last or settled:
                 change = point.turn.T @ step.change
                 hazards = hazards.after(change, step.moved(step.change))
                 break
+            if not exact and lacking > _LACKING:
+                hazards, away = hazards.centred(point.weights)
+                centre, made = centre + away, made - away
             then = i + 2 == len(self.parts)
             was = point.weights
             known = step if known is None else step.beside(known, moved)
+            hides = lacking > _LACKING and float(np.linalg.norm(known.pull, 2)) > 0.5
             point, moved = next_point(
-                known, whiten=not then, lengths=not then, noise=noise(i + 1), falls=falls
+                known, whiten=not then and not hides, lengths=not then, noise=noise(i + 1), falls=falls
             )
             hazards = hazards.after(point.weights - was, moved)
         if len(self.parts) == 1 and step.lengths is not None:
             beyond_bound = step.lengths.beyond(step.point.bound, falls)
             step = replace(step, point=replace(step.point, beyond=beyond_bound))
             scored[-1] = replace(scored[-1], step=step)
-        return Fit(scored, marginals, design, centre, hazards, left.clear)
+        return Fit(scored, marginals, design, centre, hazards, left.clear, made)
 
     def _left(self, answer: Answer, block: Leaving, count: float, schema: Schema) -> Left:
         censored, events, staying, totals, *late = answer.sums[-1]
@@ -329,6 +352,13 @@ def _without_flat(one: Scored, hazards: Hazards) -> ScoreStep:
     values, vectors = np.linalg.eigh(step.curvature - (away * events[:, None]).T @ away)
     kept = vectors[:, np.abs(values) > max(_NOTHING * float(np.abs(values).max()), step.rounding)]
     return replace(step, curvature=kept @ kept.T @ step.curvature @ kept @ kept.T)
+
+
+def _about_means(step: ScoreStep, before: Hazards, after: Hazards) -> ScoreStep:
+    """Return a step whose curvature is that about means at risk, as far as these are known, not offsets."""
+    wrong, doubt = after.mistaken(before, step.score, step.point.turn)
+    noise = math.hypot(step.curvature_noise, doubt)
+    return replace(step, curvature=step.curvature - wrong, curvature_noise=noise)
 
 
 def _expected(point: Point, hazards: Hazards, made: Floats) -> Floats:

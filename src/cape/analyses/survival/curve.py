@@ -25,6 +25,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from cape.analyses.empty import nobody
 from cape.analyses.survival.hazard import Hazard
 from cape.analyses.survival.risk_table import RiskTable
 from cape.core.arrays import Floats
@@ -158,6 +159,8 @@ class SurvivalCurve:
         interval = _QuantileInterval(self, survival)
         if not self.known:
             return Estimate(label, (first + last) / 2, 0.0, (last - first) / 2, (first, math.inf), interval)
+        if nobody(*self.table.seen_events):  # a curve that falls by noise alone has no such time
+            return Estimate(label, last, 0.0, (last - first) / 2, (first, math.inf), interval)
         value = self._shifted(survival)
         at = np.minimum(np.searchsorted(self.edges[1:], value), self.known - 1)
         errors = [survival * float(error[at]) for error in self.hazard.errors]

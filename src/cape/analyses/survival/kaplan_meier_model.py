@@ -117,24 +117,29 @@ class KaplanMeierModel(Shown):
         return findings([self._summed_up(first)])
 
     def _summed_up(self, estimates: Sequence[Estimate]) -> Table:
-        """Return estimates as rows, in words where a curve does not fall as far as a quantile."""
-        later = {e.label: between(e.interval(), e.standard_error) for e in self._not_reached}
+        """Return estimates as rows, in words where a curve does not fall as far as a quantile.
+
+        Intervals of quantiles end at edges: they have no standard error.
+        """
+        known = {e.label: self.edges[group.curve.known] for group in self.groups for e in group.quantiles}
         made = listed(estimates, self._title)
         rows: list[tuple[str, ...]] = []
         for e, row in zip(estimates, made.rows, strict=False):
-            if e.label in later:
-                rows.append((row[0], _LATER, later[e.label].replace("∞", _LATER), "", ""))
-            elif math.isinf(e.interval()[1]):  # an error that is not finite either
-                value = "-" if e.interval()[0] <= self.edges[0] else row[1]
-                rows.append((row[0], value, row[2].replace("∞", _LATER), "", ""))
-            else:
+            if e.label not in known:
                 rows.append(row)
+                continue
+            low, high = e.interval()
+            hidden = low <= self.edges[0] or e.value > known[e.label]
+            value = "-" if math.isinf(high) and hidden else row[1]
+            value = _LATER if e.value >= self.edges[-1] else value
+            rows.append((row[0], value, self._from_to(low, high), "", ""))
         return replace(made, rows=tuple(rows))
 
-    @property
-    def _not_reached(self) -> list[Estimate]:
-        """The quantiles that lie beyond the last edge."""
-        return [e for group in self.groups for e in group.quantiles if e.value >= self.edges[-1]]
+    def _from_to(self, low: float, high: float) -> str:
+        """Return an interval whose ends are edges, to the digits that edges have."""
+        most = max(1 - math.floor(math.log10(float(np.diff(self.edges).min()))), 0)
+        places = min(max(len(f"{edge:.9g}".partition(".")[2]) for edge in self.edges), most)
+        return " to ".join(f"{end:,.{places}f}" if math.isfinite(end) else _LATER for end in (low, high))
 
     def _incidences(self) -> Table:
         """Return how many have had each event by some of the edges: the others are folded."""
@@ -146,7 +151,7 @@ class KaplanMeierModel(Shown):
                 rows.append((self._title(group.label),))
             for place in chosen:
                 cells = [_with_interval(group.incidences[i * many + place]) for i in range(len(self.causes))]
-                rows.append((f"by {number(float(self.edges[place + 1]))}", *cells))
+                rows.append((f"by {self.edges[place + 1]:g}", *cells))
         heads = (self.schema.title(f"{self.event}={cause}") for cause in self.causes)
         told = f"Cumulative incidence: the share with each event, with {LEVEL:.0%} intervals"
         return Table((self.schema.title(self.time), *heads), tuple(rows), told)
@@ -164,7 +169,7 @@ class KaplanMeierModel(Shown):
             error = each.standard_error
             rows.append(
                 (
-                    number(float(self.edges[i + 1])),
+                    f"{self.edges[i + 1]:g}",
                     f"{table.at_risk[i]:,.0f}",
                     f"{table.deaths[i]:,.0f}",
                     rounded(each.value, error, 3),
@@ -273,9 +278,12 @@ class KaplanMeierModel(Shown):
             known = group.curve.known
             if 0 < known < len(self.edges) - 1:
                 who = f" in {self._title(group.label)}" if group.label else ""
+                after = f"After {self.edges[known]:g}"
                 told.append(
-                    f"After {self.edges[known]:g} the number at risk{who} is not clear of the noise: from "
-                    "there on the interval says only that the curve goes on falling."
+                    f"{after} the number at risk{who} is not clear of the noise: from there on the interval "
+                    "says only that the curve goes on falling."
+                    if group.curve.table.blur.noise
+                    else f"{after} nobody{who} is at risk: from there on the curve may go on falling."
                 )
         least = min(float(self.edges[group.curve.known]) for group in self.groups)
         if self.edges[0] < least < self.horizon:
@@ -285,6 +293,8 @@ class KaplanMeierModel(Shown):
             )
         if any(math.isinf(e.interval()[1]) for group in self.groups for e in group.quantiles):
             told.append(f"{_LATER.capitalize()}: not by {self.edges[-1]:g}, the last edge.")
+        if any(math.isfinite(e.interval()[1]) for group in self.groups for e in group.quantiles):
+            told.append("Intervals of medians and other quantiles end at edges: they have no standard error.")
         return told
 
     @property

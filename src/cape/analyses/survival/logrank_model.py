@@ -105,7 +105,8 @@ class LogRankModel(Shown):
         ratios = "Hazard ratios are those of a Cox regression on the groups; their errors are robust."
         return [
             *empty,
-            f"{self.name[0].upper()}{self.name[1:]}, privacy noise counted: chi-square = "
+            f"{self.name[0].upper()}{self.name[1:]}{', privacy noise counted' if self.noise else ''}: "
+            "chi-square = "
             f"{self.test.statistic:.2f} with {count(self.test.freedom, 'degree')} of freedom, "
             f"{p_said(self.test.p_value)}.",
             *([ratios] if self.hazard_ratios else []),

@@ -16,15 +16,21 @@ import numpy as np
 
 from cape.analyses.regression.faults import no_events, sentence, warn
 from cape.analyses.regression.inference import largest
+from cape.analyses.regression.joint import rows_of
 from cape.analyses.regression.marginals import Marginals, marginals_query
 from cape.analyses.regression.multinomial_query import choice_query, moved
 from cape.analyses.regression.score_arguments import score_arguments
-from cape.analyses.regression.score_faults import HIDDEN
 from cape.analyses.regression.score_query import Parts, check_few
 from cape.analyses.regression.score_regression import ScoreRegression
 from cape.analyses.regression.score_regression_estimate import Fitted, Named, Scored
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
-from cape.analyses.survival.parametric_start import Looked, TimesSeen, blocks_of
+from cape.analyses.survival.parametric_start import (
+    Looked,
+    TimesSeen,
+    blocks_of,
+    clear,
+    events_of,
+)
 from cape.analyses.survival.proportional import MOST_MOVED, MOST_WEIGHTS, terms
 from cape.blocks import Design, LawScores, Times, typical
 from cape.blocks.law_scores import LEAST, LEAST_SHAPE, MOST_SHAPE
@@ -328,6 +334,30 @@ class SurvivalRegression(ScoreRegression):
         """The slopes: what tests are of, and what plans are about."""
         return slice(1, -1 if self._shaped else None)
 
+    def _fitted(
+        self, steps: list[ScoreStep], marginals: Marginals | None, design: Design, schema: Schema
+    ) -> Fitted:
+        """Return the estimates with their errors: all that is possible where there may be no events."""
+        found = super()._fitted(steps, marginals, design, schema)
+        if isinstance(marginals, Looked) and not clear(steps[-1], marginals.times):
+            found = self._opened(found, design, schema)
+        return found if steps[-1].score_noise else _without_privacy(found)
+
+    def _opened(self, found: Fitted, design: Design, schema: Schema) -> Fitted:
+        """Return estimates with all that is possible as their error."""
+        named = self._named(found.units)
+        far = np.linalg.norm(named.to * self._possible(design, schema), axis=1)
+        kept, joint = self._kept, found.joint
+        return replace(
+            found,
+            estimates=tuple(
+                replace(each, privacy=math.hypot(each.privacy, most))
+                for each, most in zip(found.estimates, far.tolist(), strict=True)
+            ),
+            joint=replace(joint, privacy=rows_of(np.array(joint.privacy) + np.diag(far[kept] ** 2))),
+            hidden=tuple((label, 1.0) for _, label in named.slopes),
+        )
+
     def _result(
         self,
         steps: list[ScoreStep],
@@ -346,7 +376,7 @@ class SurvivalRegression(ScoreRegression):
         centre, events, doubt = np.zeros(width), steps[-1].count * steps[-1].point.bend, 0.0
         if isinstance(marginals, Looked):
             centre = marginals.centred(fitted.units.design, schema)[0]
-            events, doubt = marginals.times.seen_events
+            events, doubt = events_of(steps[-1], marginals.times)
         level, weights = float(fitted.weights[0]), fitted.weights[1 : 1 + width]
         column = schema.number(self.time)
         model = SurvivalRegressionModel(
@@ -376,10 +406,8 @@ class SurvivalRegression(ScoreRegression):
     def _faults(self, fitted: Fitted, empty: str = "") -> tuple[str, ...]:
         """Return what is wrong with the data, or the fit, as sentences; with a warning of what spoils it."""
         marginals, last = fitted.marginals, fitted.steps[-1]
-        noise, most = last.score_noise > 0, max((part for _, part in fitted.hidden), default=0.0)
-        hidden = most >= HIDDEN or last.endless or not noise
-        if isinstance(marginals, Looked) and not marginals.times.clear and hidden:
-            text = no_events(self.event, fitted.units.schema, noise=noise)
+        if isinstance(marginals, Looked) and not clear(last, marginals.times):
+            text = no_events(self.event, fitted.units.schema, noise=last.score_noise > 0)
             warn(text)
             return (sentence(text),)
         return super()._faults(fitted, empty)
@@ -419,3 +447,14 @@ class SurvivalRegression(ScoreRegression):
             f"{self.distribution} regression of {self.event} by {self.time} on {joined(self.features)}"
             f"{entry}, in {counted(self.steps + 1, 'step')}"
         )
+
+
+def _without_privacy(found: Fitted) -> Fitted:
+    """Return estimates made without noise: what they are off by is no error from privacy."""
+    joint = found.joint
+    both = np.array(joint.sampling) + np.array(joint.privacy)
+    return replace(
+        found,
+        estimates=tuple(replace(e, sampling=e.standard_error, privacy=0.0) for e in found.estimates),
+        joint=replace(joint, sampling=rows_of(both), privacy=rows_of(np.zeros_like(both))),
+    )

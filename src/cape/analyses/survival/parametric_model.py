@@ -141,7 +141,7 @@ class SurvivalRegressionModel(Tested, Shown):
         """Return what errors are, and the shape."""
         notes = [
             *self.limited.notes(self.schema, self.count),
-            "Standard errors are robust, and count the noise.",
+            f"Standard errors are robust{', and count the noise' if self.events_noise else ''}.",
         ]
         for each in self.shape:
             low, high = each.interval()

@@ -22,8 +22,9 @@ from cape.blocks.law_scores import LEAST, Followed
 from cape.core.arrays import Floats
 from cape.data import Schema
 from cape.stats.capping import Marginal, marginal
+from cape.stats.score_steps import ScoreStep
 
-__all__ = ["Begun", "Looked", "TimesSeen", "blocks_of"]
+__all__ = ["Begun", "Looked", "TimesSeen", "blocks_of", "clear", "events_of"]
 
 EQUAL, HALVED = 16, 16  # bins, and how often the first is halved
 SHAPED = 0.5  # the SD of the logarithm of the shape that is expected before anything is seen
@@ -125,12 +126,6 @@ class TimesSeen:
         """How many events there are, and the noise in that."""
         return float(self.events.sum()), self.noise * math.sqrt(len(self.events))
 
-    @property
-    def clear(self) -> bool:
-        """Whether the number of events stands out of noise."""
-        events, noise = self.seen_events
-        return events > _CLEAR * noise
-
     def begun(self, count: float, *, shaped: bool) -> Begun:
         """Return the law whose expected events are those that are seen, by bin; `count` rows there are."""
         noise = self.noise * math.sqrt(self.sorts)
@@ -197,6 +192,29 @@ class TimesSeen:
             log += min(max(change, -0.5), 0.5)
             log = min(max(log, math.log(_NARROWEST)), math.log(_WIDEST))
         return log
+
+
+def events_of(step: ScoreStep, times: TimesSeen) -> tuple[float, float]:
+    """Return how many events there are, and the noise in that: counted by time, or as a step's scores say.
+
+    Along the level, the weight of 1, curvature is how many events are expected, and the score how many there
+    are beside those; what shortening took of it counts as noise.
+    """
+    counted, count_noise = times.seen_events
+    level = np.linalg.inv(step.point.turn)[0]
+    square = float(level @ level)
+    beyond = 0.0 if step.point.beyond is None else step.point.beyond.excess
+    of_curvature = math.sqrt(2) * step.curvature_noise * square
+    noise = math.hypot(math.hypot(step.score_noise, beyond) * math.sqrt(square), of_curvature)
+    if count_noise <= noise:
+        return counted, count_noise
+    return float(level @ step.curvature @ level + level @ step.score), noise
+
+
+def clear(step: ScoreStep, times: TimesSeen) -> bool:
+    """Return whether the number of events stands out of noise after a step."""
+    events, noise = events_of(step, times)
+    return events > _CLEAR * noise
 
 
 def _tail(counts: Floats) -> Floats:

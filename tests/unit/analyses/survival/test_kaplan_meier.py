@@ -274,7 +274,7 @@ def test_incidences_of_events_that_compete_are_shown_with_their_intervals(by):
     assert not table.folded
     assert [column.rpartition("=")[2] for column in table.columns[1:]] == ["cancer", "other"]
     rows = [row for row in table.rows if len(row) > 1]
-    assert [row[0] for row in rows][5::6] == ["by 10.00"] * (1 if by is None else 2)
+    assert [row[0] for row in rows][5::6] == ["by 10"] * (1 if by is None else 2)
     start = "" if by is None else "sex=f, "
     value, (low, high) = (each[f"{start}cause=cancer by 10"] for each in (release.value, release.interval()))
     shown = [float(each) for each in re.findall(r"[0-9.]+", rows[5][1])]
@@ -359,3 +359,34 @@ def test_the_picture_has_a_curve_and_numbers_at_risk_for_every_group(frame):
     assert len(found["survival"]) == len(EDGES) + 1
     assert model.predict([0.0, 10.0, 11.0])[:2] == pytest.approx([1.0, found["survival"][-1]])
     assert "cause = cancer or other" in model.summary()
+
+
+@pytest.mark.parametrize("scheme", ["none", "cape"])
+def test_without_events_there_is_no_median_before_the_last_edge(scheme):
+    table = people(900, 2).with_columns(died=pl.lit("no"))
+    sites = {name: table[i::3] for i, name in enumerate("abc")}
+    for _ in range(6 if scheme == "cape" else 1):
+        release = cape.Consortium(sites, SCHEMA, cape.Budget(1, 1e-6), scheme=scheme).release(
+            cape.KaplanMeier("years", "died", bins=12), share=0.5
+        )
+        (median,) = [row for row in release.tables()[0].rows if "median" in row[0]]
+        assert median[1] in ("not reached", "-")
+        assert release.value["years quantile 0.5"] >= 5
+
+
+def test_intervals_of_medians_end_at_edges_with_their_digits_and_without_a_standard_error():
+    release = plainly(cape.KaplanMeier("years", "died", bins=40), people(700))
+    (median,) = [row for row in release.tables()[0].rows if "median" in row[0]]
+    low, high = median[2].split(" to ")
+    assert len(low.partition(".")[2]) == len(high.partition(".")[2]) <= 2
+    assert median[3:] == ("", "")
+    whole = plainly(cape.KaplanMeier("years", "died", edges=EDGES), people(700))
+    times = [row[0] for row in whole.tables()[1].rows]
+    assert times == ["0.5", "1", "2", "3", "4", "6", "8", "10"]
+
+
+def test_without_noise_nothing_is_said_of_noise_where_nobody_is_at_risk():
+    table = people(300).filter(pl.col("years") < 5)
+    notes = " ".join(plainly(cape.KaplanMeier("years", "died", bins=20), table).notes())
+    assert "nobody is at risk" in notes
+    assert "noise" not in notes

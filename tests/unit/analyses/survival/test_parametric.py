@@ -301,3 +301,33 @@ def test_a_study_file_says_the_same() -> None:
     assert analysis.describe().startswith("exponential regression of e by t on a and c, at risk from start")
     with pytest.raises(InvalidInput, match="part must be between 0 and 1"):
         found(people(500, 1)).model.predict_quantile({"a": [0.0], "b": [0.0], "c": ["u"]}, 1.0)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, math.inf])
+def test_where_there_are_no_events_that_is_said_and_intervals_are_open(mu: float) -> None:
+    table = people(1200, 3)
+    table["e"] = np.array(["no"] * 1200)
+    for seed in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = found(table, mu, seed).model
+        none = "There are no events (e=yes)" if math.isinf(mu) else "Noise hides whether there are any events"
+        assert any(each.startswith(none) for each in model.faults)
+        assert "Maximum-likelihood" not in model.note
+        for each in (*model.estimates, *model.joint.estimates):
+            low, high = each.interval()
+            assert low < -5 / (2 if each.label in "ab" else 1) < 0 < high
+
+
+def test_few_events_are_counted_by_scores_which_have_less_noise_than_counts_by_time() -> None:
+    table = people(2000, 4)
+    rare = np.random.default_rng(1).random(2000) < 0.08
+    table["e"] = np.where(rare, table["e"], "no")
+    true, away = float((table["e"] == "yes").sum()), []
+    for seed in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = found(table, 2.0, seed).model
+        away.append((model.events - true) / model.events_noise)
+        assert model.events_noise < 30  # 36 if bins of time are added up
+    assert np.abs(away).mean() < 1.6
