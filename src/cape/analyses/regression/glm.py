@@ -26,6 +26,7 @@ from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
 from cape.analyses.regression.marginals import Marginals, weight_share
 from cape.analyses.regression.multinomial import ChoiceRegression
 from cape.analyses.regression.score_regression import Fitted, ScoreRegression, score_arguments
+from cape.analyses.regression.spreading import Spreading, spreading
 from cape.blocks import Design, Scores
 from cape.blocks.families import Family
 from cape.blocks.typical import Shape, steepest
@@ -314,8 +315,16 @@ class GLM(ScoreRegression):
             fitted.means,
             self._faults(fitted),
             steps[-1].count_noise,
+            self._spreading(steps),
         )
         return AnalysisResult(kept, model)
+
+    def _spreading(self, steps: list[ScoreStep]) -> Spreading | None:
+        """Return how scores spread; rows that count in unequal shares say nothing of it."""
+        if self.weights is not None:
+            return None
+        dispersed = bool(self.likelihood.dispersed) and self.family != "poisson"
+        return spreading(steps, self.falls[self.cap != "auto"], dispersed=dispersed)
 
     def _explained(
         self, deviance: Estimate, last: ScoreStep, marginals: Marginals | None, fitted: Fitted

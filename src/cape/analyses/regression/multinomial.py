@@ -33,6 +33,7 @@ from cape.analyses.regression.score_regression import (
     plain_design,
     warn,
 )
+from cape.analyses.regression.spreading import spreading
 from cape.blocks import Choices, Design, typical
 from cape.blocks.choices import LEAST_GAP, Model
 from cape.blocks.units import Units
@@ -322,6 +323,7 @@ class ChoiceRegression(ScoreRegression):
             fitted.limited,
             self._faults(fitted, empty),
             steps[-1].count_noise,
+            None if self.weights is not None or empty else spreading(steps, self.falls[self.cap != "auto"]),
         )
         return AnalysisResult(fitted.estimates, model)
 

@@ -79,6 +79,9 @@ def test_counts_of_their_family_are_not(kind, family, rows, epsilon):
 def test_what_noise_could_make_is_not_told():
     wide = Estimate("dispersion", 4.0, 0.1, 2.0)
     assert misfit_of("poisson", wide, Estimate("deviance", 9000.0, 0.0, 400.0), 1000.0) == ""
+    # where the interval beside the table lies beyond, however wide it is, so does the sentence
+    far = Estimate("dispersion", 17.66, 0.1, 6.73)
+    assert f"at least {far.interval()[0]:.3f}" in misfit_of("poisson", far, wide, 1000.0)
     assert "at least 3.8" in misfit_of("poisson", Estimate("dispersion", 4.0, 0.1, 0.0), wide, 1000.0)
     for family in ("poisson", "negative-binomial"):
         for noise in (0.0, 100.0):  # beside noise it is the deviance of means that are off
