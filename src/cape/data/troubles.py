@@ -111,8 +111,8 @@ def missing(survey: Survey) -> str:
 def remedy(survey: Survey) -> str:
     """Return the keys for the site's entry in [sites] that would mend most of it; empty if there are none."""
     keys = [f"{key} = {toml(value)}" for key, value in survey.supposed.items()]
-    nulls = dict.fromkeys(cell for column in survey.columns for cell in column.null_values)
-    nulls = [cell for cell in nulls if not _NUMBER.fullmatch(cell.strip())]
+    signs = dict.fromkeys(cell for column in survey.columns for cell in column.null_values)
+    nulls = [cell for cell in signs if not _NUMBER.fullmatch(cell.strip())]
     if nulls:
         keys.append(f"null_values = {toml(nulls)}")
     rename = {absent.name: absent.same[0] for absent in survey.absent if len(absent.same) == 1}
