@@ -319,6 +319,14 @@ class GLM(ScoreRegression):
         )
         return AnalysisResult(kept, model)
 
+    def _note(self, fitted: Fitted) -> str:
+        """Return what the estimates are; those of a negative binomial rest on an alpha that is not theirs."""
+        note = super()._note(fitted)
+        if self.family != "negative-binomial":
+            return note
+        most, at = "Maximum-likelihood estimates", "for an alpha that is estimated by moments"
+        return note.replace(most, f"{most} {at}")
+
     def _spreading(self, steps: list[ScoreStep]) -> Spreading | None:
         """Return how scores spread; rows that count in unequal shares say nothing of it."""
         if self.weights is not None:

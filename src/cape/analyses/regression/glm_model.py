@@ -241,9 +241,14 @@ def _ends(estimate: Estimate) -> tuple[float, float] | None:
 def _said(estimate: Estimate) -> str:
     low, high = estimate.interval()
     if estimate.label == ALPHA:
-        return f"{ALPHA} {number(estimate.value)} (found by earlier steps, and held fixed in the last)"
+        return (
+            f"{ALPHA} {number(estimate.value)} (by moments, the spread of scores in earlier steps, and held "
+            "fixed in the last)"
+        )
     if isinstance(estimate.at, AtLeast):
         return f"{estimate.label} {number(estimate.value)} (at least {number(low)})"
+    if estimate.value <= estimate.within[0] and estimate.privacy and math.isfinite(high):
+        return f"{estimate.label} at most {number(high)}"
     if not high - low < math.inf or estimate.at is not None:
         return f"{estimate.label} not known"
     return f"{estimate.label} {number(estimate.value)} ({number(low)} to {number(high)})"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 import cape
+from cape.analyses.regression.glm_model import _said
 from cape.analyses.regression.joint import WaldTest
 from cape.analyses.regression.misfit import hazards_misfit, misfit_of
 from cape.noise import SecureStream
@@ -90,6 +92,13 @@ def test_what_noise_could_make_is_not_told():
     assert misfit_of("gamma", wide, Estimate("deviance", 1e9, 0.0, 0.0), 10.0) == ""
 
 
+def test_a_deviance_that_noise_hides_is_a_bound():
+    hidden = Estimate("deviance", 0.0, 0.0, 21_100.0, (0.0, math.inf))
+    assert _said(hidden) == "deviance at most 41,355"
+    assert _said(replace(hidden, value=90_000.0)) == "deviance 90,000 (48,645 to 131,355)"
+    assert _said(replace(hidden, privacy=0.0)) == "deviance 0 (0 to 0)"
+
+
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
 def test_without_noise_alpha_settles(alpha):
     rng = np.random.default_rng(4)
@@ -99,7 +108,10 @@ def test_without_noise_alpha_settles(alpha):
     release = released(cape.GLM("n", ["x"], family="negative-binomial", cap="none"), columns, "none")
     assert release.model.dispersion.value == pytest.approx(alpha, rel=0.15)
     assert release.model.to_dict()["dispersion"]["interval"] is None
-    assert "held fixed in the last" in " ".join(release.notes())
+    notes = " ".join(release.notes())
+    assert "held fixed in the last" in notes
+    # whose coefficients are the likeliest at that alpha only
+    assert "Maximum-likelihood estimates for an alpha that is estimated by moments." in notes
 
 
 def people(crossing, rows=4000):

@@ -252,7 +252,7 @@ def test_a_quantile_that_is_not_reached_is_the_last_edge_with_an_open_interval()
     median = next(row for row in release.tables()[0].rows if "median" in row[0])
     assert median[1] == "not reached"
     assert median[2].endswith("to not reached")
-    assert median[3:] == ("", "")
+    assert set(median[3:]) == {""}
 
 
 def test_a_median_without_an_upper_end_has_no_standard_error():
@@ -263,7 +263,7 @@ def test_a_median_without_an_upper_end_has_no_standard_error():
     (median,) = [row for row in release.tables()[0].rows if "median" in row[0]]
     assert float(median[1]) == pytest.approx(found.value, rel=0.01)
     assert median[2].endswith("to not reached")
-    assert median[3:] == ("", "")
+    assert set(median[3:]) == {""}
     assert any("Not reached: not by 6" in note for note in release.notes())
 
 
@@ -274,7 +274,7 @@ def test_incidences_of_events_that_compete_are_shown_with_their_intervals(by):
     assert not table.folded
     assert [column.rpartition("=")[2] for column in table.columns[1:]] == ["cancer", "other"]
     rows = [row for row in table.rows if len(row) > 1]
-    assert [row[0] for row in rows][5::6] == ["by 10.00"] * (1 if by is None else 2)
+    assert [row[0] for row in rows][5::6] == ["by 10"] * (1 if by is None else 2)
     start = "" if by is None else "sex=f, "
     value, (low, high) = (each[f"{start}cause=cancer by 10"] for each in (release.value, release.interval()))
     shown = [float(each) for each in re.findall(r"[0-9.]+", rows[5][1])]
