@@ -70,7 +70,7 @@ def unvaried(
         if between and all(abs(joint.values[i]) < _SURE * errors[i] for i in places):
             found.append(
                 f"{schema.label(name)} lies {between} in all rows, as far as is seen: if it does not vary, "
-                "nothing can be said of its coefficient. Drop it, give it narrower bounds, or make it a "
+                "its coefficient and its P say nothing. Drop it, give it narrower bounds, or make it a "
                 "category if it has few values."
             )
     return found

@@ -29,6 +29,7 @@ from cape.analyses.regression.multinomial import ChoiceRegression
 from cape.analyses.regression.score_arguments import score_arguments
 from cape.analyses.regression.score_regression import ScoreRegression
 from cape.analyses.regression.score_regression_estimate import Fitted
+from cape.analyses.regression.spreading import Spreading, spreading
 from cape.blocks import Design, Scores
 from cape.blocks.families import Family
 from cape.blocks.typical import Shape, steepest
@@ -317,8 +318,24 @@ class GLM(ScoreRegression):
             fitted.means,
             self._faults(fitted),
             steps[-1].count_noise,
+            self._spreading(steps),
         )
         return AnalysisResult(kept, model)
+
+    def _note(self, fitted: Fitted) -> str:
+        """Return what the estimates are; those of a negative binomial rest on an alpha that is not theirs."""
+        note = super()._note(fitted)
+        if self.family != "negative-binomial":
+            return note
+        most, at = "Maximum-likelihood estimates", "for an alpha that is estimated by moments"
+        return note.replace(most, f"{most} {at}")
+
+    def _spreading(self, steps: list[ScoreStep]) -> Spreading | None:
+        """Return how scores spread; rows that count in unequal shares say nothing of it."""
+        if self.weights is not None:
+            return None
+        dispersed = bool(self.likelihood.dispersed) and self.family != "poisson"
+        return spreading(steps, self.falls[self.cap != "auto"], dispersed=dispersed)
 
     def _explained(
         self, deviance: Estimate, last: ScoreStep, marginals: Marginals | None, fitted: Fitted

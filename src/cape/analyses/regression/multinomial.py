@@ -27,6 +27,7 @@ from cape.analyses.regression.multinomial_query import choice_query, moved
 from cape.analyses.regression.score_query import Parts
 from cape.analyses.regression.score_regression import MOST_MOVED, ScoreRegression
 from cape.analyses.regression.score_regression_estimate import Fitted, Named, Scored, plain_design
+from cape.analyses.regression.spreading import spreading
 from cape.blocks import Choices, Design, typical
 from cape.blocks.choices import LEAST_GAP, Model
 from cape.blocks.units import Units
@@ -316,6 +317,7 @@ class ChoiceRegression(ScoreRegression):
             fitted.limited,
             self._faults(fitted, empty),
             steps[-1].count_noise,
+            None if self.weights is not None or empty else spreading(steps, self.falls[self.cap != "auto"]),
         )
         return AnalysisResult(fitted.estimates, model)
 
