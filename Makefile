@@ -16,15 +16,11 @@ test: lint
 	wait $$types; types=$$?; echo "$(BIN)/mypy"; cat $$said; rm $$said; \
 	[ $$tests -eq 0 ] && [ $$types -eq 0 ]
 
-# One package, in seconds: `make check PACKAGE=analyses/survival`. mypy keeps what it knows of all others, checks what
-# depends on an edit, and so sees what the edit breaks elsewhere.
+# One package, in seconds: `make check PACKAGE=analyses/survival`, with the tests that CI would run first. mypy keeps
+# what it knows of all others, checks what depends on an edit, and so sees what the edit breaks elsewhere.
 check: .venv/.test
-	@test -d "src/cape/$(PACKAGE)" || { echo "PACKAGE=$(PACKAGE): there is no folder src/cape/$(PACKAGE)"; exit 2; }
-	$(BIN)/ruff check src/cape/$(PACKAGE) $(wildcard tests/unit/$(PACKAGE))
-	$(BIN)/ruff format --check src/cape/$(PACKAGE) $(wildcard tests/unit/$(PACKAGE))
-	$(BIN)/mypy
-	$(PYTEST) -m "not slow" $(firstword $(wildcard tests/unit/$(PACKAGE) tests/unit/$(firstword $(subst /, ,$(PACKAGE)))) \
-		tests/unit/test_package.py)
+	@found=$$($(BIN)/python .ci/changes.py package "$(PACKAGE)") || exit; tests=$${found#* }; set -ex; \
+	$(BIN)/ruff check $$found; $(BIN)/ruff format --check $$found; $(BIN)/mypy; $(PYTEST) -m "not slow" $$tests
 
 test-all: lint types
 	$(PYTEST) --hypothesis-profile=thorough --cov --cov-report=term

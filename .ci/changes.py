@@ -3,6 +3,7 @@
 
     .ci/changes.py first      ruff, mypy and the tests of what has changed: a failure within two minutes
     .ci/changes.py docs-only  exit status 0 if nothing but documentation has changed, 1 otherwise
+    .ci/changes.py package X  where package X is and its nearest tests, for `make check`: 2 if there is no X
 
 The state to compare with is the first of these that there is: the commit that CI_BASE names; refs/ci/passed,
 which `.ci/run` sets when all has passed; where this branch left origin/main. A clean clone of main has none
@@ -38,7 +39,10 @@ SUITES = {
     "assurance": "tests/unit/assured",
     "reproduction": "tests/unit/reproduction",
     ".ci": "tests/unit/test_ci.py",
-}
+    "docs": PAGES,
+    "src/cape/blocks/sql": "tests/unit/data/databases",
+    "src/cape/synthetic.py": "tests/unit/analyses/synthetic",
+}  # tests of a folder or file that do not stand where its own would
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -82,22 +86,35 @@ def nearest_tests(root: Path, files: Iterable[str] | None) -> list[str]:
     """Return the tests to run first: of each file the nearest ones, and none twice."""
     if files is None:
         return ["tests/unit"]
-    chosen = {ALWAYS} | {each for file in files if (each := _nearest(root, Path(file)))}
+    return _outermost({ALWAYS}.union(*(_nearest(root, Path(file)) for file in files)))
+
+
+def of_package(root: Path, package: str) -> list[str] | None:
+    """Return where a package is, such as "data/databases", and its nearest tests; None if there is none."""
+    for path in (Path("src/cape", package), Path("src/cape", f"{package}.py")):
+        file = path / "__init__.py" if path.suffix != ".py" else path
+        if package.strip("/.") and (root / file).is_file():
+            return [str(path), *(_outermost(_nearest(root, file)) or [ALWAYS])]
+    return None
+
+
+def _outermost(chosen: set[str]) -> list[str]:
+    """Return those that no other one holds."""
     return sorted(each for each in chosen if not chosen & {str(above) for above in Path(each).parents})
 
 
-def _nearest(root: Path, file: Path) -> str | None:
-    if DOCUMENTATION.fullmatch(str(file)):
-        return PAGES
+def _nearest(root: Path, file: Path) -> set[str]:
+    chosen = {suite for each, suite in SUITES.items() if file.is_relative_to(each)}
     if file.parts[:2] == ("tests", "unit"):
         near = file if file.name.startswith("test_") else file.parent
     elif file.parts[:2] == ("src", "cape"):
         near = Path("tests/unit", *file.parts[2:-1])
     else:
-        return SUITES.get(file.parts[0])
+        return chosen | ({PAGES} if DOCUMENTATION.fullmatch(str(file)) else set())
     while not (root / near).exists():
         near = near.parent
-    return str(near) if near.is_relative_to("tests/unit") and near != Path("tests/unit") else None
+    inside = near.is_relative_to("tests/unit") and near != Path("tests/unit")
+    return chosen | ({str(near)} if inside else set())
 
 
 def first() -> int:
@@ -160,7 +177,15 @@ def main() -> int:
         return first()
     if sys.argv[1:] == ["docs-only"]:
         return 0 if documentation_alone(changed(ROOT, base(ROOT, HOURS_DOCS))) else 1
-    sys.exit("usage: .ci/changes.py first | docs-only")
+    if sys.argv[1:2] == ["package"] and len(sys.argv) == 3:
+        found = of_package(ROOT, sys.argv[2])
+        if found is not None:
+            print(*found)
+            return 0
+        what = f"there is no package {sys.argv[2]!r} in src/cape" if sys.argv[2] else "which package?"
+        print(f"{what}: write, for example, make check PACKAGE=analyses/survival", file=sys.stderr)
+        return 2
+    sys.exit("usage: .ci/changes.py first | docs-only | package X")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,8 @@ class Cell:
 
     @property
     def reported(self) -> bool:
-        return self.followed.population in REPORTED
+        chosen_after = self.family == "cox" and self.followed.population == "hetero"  # tails of Cox scores
+        return self.followed.population in REPORTED and not chosen_after
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -46,8 +46,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "torch": (),
     "sklearn": (),
     "audit": (),
-    "cli": ("site", "deploy", "demo"),
     "desk": ("access", "coordinator", "site"),
+    "cli": ("site", "deploy", "demo"),
 }
 
 BESIDE = {
@@ -56,7 +56,8 @@ BESIDE = {
     "desk, browser, image.",
     "assurance/": "Attacks on the product: bad input, load, kills, mutants, the protocol, a deployment. "
     "Writes docs/assurance.md.",
-    "benchmarks/": "Measurements, one file per subject; names of bars are stable.",
+    "benchmarks/": "Measurements: speed, noise, plans, coverage of intervals. One file per subject; "
+    "names of bars are stable.",
     "reproduction/": "The paper's figures and table, drawn again; its data sets; methods of the literature.",
     "image/": "The image of a deployment.",
     ".ci/": "What has to pass before a change lands, and in which order.",

@@ -21,7 +21,7 @@ from cape.core.errors import (
     TooNoisyWarning,
 )
 from cape.core.lazy import exports
-from cape.core.moved import install
+from cape.core.moved import install, with_former_names
 
 if TYPE_CHECKING:
     from cape import learning, noise, privacy, secagg, synthetic
@@ -183,7 +183,8 @@ __all__ = [
     "synthetic",
 ]
 
-__getattr__, _ = exports(__name__, {home: names.split() for home, names in _HOMES.items()})
+_exported, _ = exports(__name__, {home: names.split() for home, names in _HOMES.items()})
+__getattr__ = with_former_names(__name__, _exported)
 
 
 def __dir__() -> list[str]:

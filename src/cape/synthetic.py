@@ -20,8 +20,8 @@ import numpy as np
 from scipy.stats import ncx2, norm
 
 from cape.analyses.synthetic.influence import Computed, Drawn, influence_of, used_columns
-from cape.analyses.synthetic.model import SyntheticModel
 from cape.analyses.synthetic.one_step import Parts, noisy_rows, split
+from cape.analyses.synthetic.synthetic_model import SyntheticModel
 from cape.core import check
 from cape.core.errors import InvalidInput
 from cape.engine.arguments import joined

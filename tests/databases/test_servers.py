@@ -15,7 +15,7 @@ from benchmarks.random_tables import Case, mariadb_connection
 from cape.blocks import Axis, Counts, Custom, Design, Gram, Moments, Table
 from cape.core.errors import DataError, InvalidInput
 from cape.data import Category, Database, Number, Schema
-from tests.unit.databases.test_same import check, check_derived, check_hostile
+from tests.unit.data.databases.test_same import check, check_derived, check_hostile
 
 SECRET = "".join(["s3", "cr3t"])
 PUBLIC = "site 'alpha' could not answer: its table could not be used"

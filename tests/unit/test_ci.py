@@ -175,25 +175,64 @@ def test_a_page_that_a_suite_of_code_runs_is_no_documentation():
 
 def test_the_nearest_tests_come_first():
     files = {
-        "src/cape/analyses/survival/cox.py": "tests/unit/analyses/survival",
-        "src/cape/site/ledger/lines.py": "tests/unit/site",
-        "src/cape/data/expressions/sql.py": "tests/unit/data",
-        "tests/unit/cli/test_plan.py": "tests/unit/cli/test_plan.py",
-        "tests/unit/noise/gone/test_gone.py": "tests/unit/noise",
-        "tests/unit/privacy/reference.py": "tests/unit/privacy",
-        "assurance/fuzz.py": "tests/unit/assured",
-        "docs/guarantee.md": changes.PAGES,
-        ".ci/run": "tests/unit/test_ci.py",
-        "src/cape/__init__.py": None,
-        "tests/world.py": None,
-        "Makefile": None,
+        "src/cape/analyses/survival/cox.py": ["tests/unit/analyses/survival"],
+        "src/cape/site/ledger/lines.py": ["tests/unit/site"],
+        "src/cape/data/expressions/sql.py": ["tests/unit/data"],
+        "src/cape/data/databases/dialects.py": ["tests/unit/data/databases"],
+        "src/cape/blocks/sql/columns.py": ["tests/unit/blocks", "tests/unit/data/databases"],
+        "src/cape/synthetic.py": ["tests/unit/analyses/synthetic"],
+        "tests/unit/cli/test_plan.py": ["tests/unit/cli/test_plan.py"],
+        "tests/unit/blocks/reference.py": ["tests/unit/blocks"],
+        "assurance/fuzz.py": ["tests/unit/assured"],
+        "docs/guarantee.md": [changes.PAGES],
+        "docs/learning.md": [changes.PAGES],
+        "docs/figures.py": [changes.PAGES],
+        "README.md": [changes.PAGES],
+        ".ci/run": ["tests/unit/test_ci.py"],
+        "src/cape/__init__.py": [],
+        "tests/world.py": [],
+        "Makefile": [],
     }
     for file, tests in files.items():
-        expected = {changes.ALWAYS} | ({tests} if tests else set())
-        assert set(changes.nearest_tests(ROOT, [file])) == expected, file
-    chosen = changes.nearest_tests(ROOT, ["src/cape/analyses/cut.py", "src/cape/analyses/survival/cox.py"])
+        assert (ROOT / file).exists()
+        assert changes.nearest_tests(ROOT, [file]) == sorted([changes.ALWAYS, *tests]), file
+    gone = changes.nearest_tests(ROOT, ["tests/unit/noise/gone/test_gone.py"])
+    assert gone == ["tests/unit/noise", changes.ALWAYS]
+    chosen = changes.nearest_tests(
+        ROOT, ["src/cape/analyses/influence.py", "src/cape/analyses/survival/cox.py"]
+    )
     assert chosen == ["tests/unit/analyses", changes.ALWAYS]
-    assert all((ROOT / each).exists() for each in chosen)
+    assert all((ROOT / each).exists() for each in [*chosen, *changes.SUITES, *changes.SUITES.values()])
+
+
+@pytest.mark.parametrize(
+    ("package", "found"),
+    [
+        ("analyses/survival", ["src/cape/analyses/survival", "tests/unit/analyses/survival"]),
+        ("desk/site/", ["src/cape/desk/site", "tests/unit/desk"]),
+        ("blocks", ["src/cape/blocks", "tests/unit/blocks"]),
+        ("blocks/sql", ["src/cape/blocks/sql", "tests/unit/blocks", "tests/unit/data/databases"]),
+        ("synthetic", ["src/cape/synthetic.py", "tests/unit/analyses/synthetic"]),
+        ("torch", ["src/cape/torch", changes.ALWAYS]),
+        ("analyses/survive", None),
+        (".", None),
+        ("", None),
+    ],
+)
+def test_one_package_has_the_same_nearest_tests(package, found):
+    assert changes.of_package(ROOT, package) == found
+
+
+@pytest.mark.parametrize(
+    ("package", "said"), [("", "which package?"), ("gone", "no package 'gone' in src/cape")]
+)
+def test_make_check_says_what_to_write(package, said):
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "changes.py", "package", package], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "make check PACKAGE=analyses/survival" in done.stderr
 
 
 def process(code):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import cape
-from cape.core.moved import MOVED
+from cape.core.moved import MOVED, now_called
 from tests import layout
 from tests.layout import LAYERS
 
@@ -60,7 +60,11 @@ HOMES = {
     "joserfc": "desk",
     "tomlkit": "desk",
 }
-STARTS = {"cli/desk.py": "desk"}  # a command that starts what stands above it, imported when it runs
+UPWARDS = {
+    "core/moved.py": {*MOVED, *MOVED.values()},  # modules of any layer
+    "show/shown.py": {"cape.sklearn.exports"},  # `to_sklearn`, for whoever has the extra
+}  # modules that are named as strings, and imported only for who asks
+OF_OTHERS = {"pandas"}  # who asks for a data frame of another library has that library
 
 
 @functools.cache
@@ -139,6 +143,63 @@ def test_a_module_that_moved_is_found_under_its_former_name():
     assert done.stdout.splitlines() == [f"{former} {now} DeprecationWarning" for former, now in MOVED.items()]
 
 
+def run(code: str) -> list[str]:
+    """The lines that a process of its own prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_module_below_one_that_moved_is_the_same_module_and_not_a_copy():
+    code = (
+        "import sys, warnings\n"
+        "warnings.simplefilter('always')\n"
+        "import cape.steward\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    import cape.steward.folder, cape.steward.decide.policy\n"
+        "    from cape.steward.folder import SiteFolder\n"
+        "    import cape.steward.folder\n"
+        "for each in seen: print(each.message, each.category.__name__, each.filename)\n"
+        "from cape import site\n"
+        "import cape.site.folder, cape.site.decide.policy\n"
+        "for name in ('', '.folder', '.decide', '.decide.policy'):\n"
+        "    assert sys.modules['cape.steward' + name] is sys.modules['cape.site' + name], name\n"
+        "assert SiteFolder is site.SiteFolder\n"
+        "assert cape.site.folder.__name__ == cape.site.folder.__spec__.name == 'cape.site.folder'"
+    )
+    assert run(code) == [
+        f"cape.steward.{name} is called cape.site.{name} now DeprecationWarning <string>"
+        for name in ("folder", "decide", "decide.policy")
+    ]
+
+
+def test_a_former_module_of_cape_itself_is_an_attribute():
+    former = [name for name in MOVED if name.count(".") == 1]
+    assert {"cape.check", "cape.errors"} <= set(former)
+    code = (
+        "import cape, sys, warnings\n"
+        f"for former in {former}:\n"
+        "    with warnings.catch_warnings(record=True) as seen:\n"
+        "        warnings.simplefilter('always')\n"
+        "        found = eval(former), eval(former)\n"
+        "    assert found[0] is found[1] is sys.modules[found[0].__name__]\n"
+        "    print(*(f'{each.message}, {each.filename}' for each in seen))\n"
+        "assert 'check' not in dir(cape)"
+    )
+    assert run(code) == [f"{name} is called {MOVED[name]} now, <string>" for name in former]
+
+
+def test_a_former_name_of_nothing_says_where_it_was_looked_for():
+    code = "try: import cape.steward.nothing\nexcept ModuleNotFoundError as error: print(error.name, error)"
+    assert run(code) == [
+        "cape.steward.nothing No module named 'cape.steward.nothing': "
+        "it would be called cape.site.nothing now, which does not exist"
+    ]
+    assert now_called("cape.steward.amount.a") == "cape.privacy.accounting.a"
+    assert now_called("cape.site.folder") is None
+    assert now_called("cape.stewards") is None
+    assert now_called("cape") is None
+
+
 def test_every_exception_is_in_one_tree():
     from cape.core import errors
 
@@ -158,15 +219,31 @@ def test_imports_point_downwards():
         for name in imported(path):
             parts = name.split(".")
             if parts[0] == "cape" and parts[1] in LAYERS:
-                if STARTS.get(str(path.relative_to(SOURCE))) == parts[1]:
+                if name in UPWARDS.get(str(path.relative_to(SOURCE)), ()):
                     continue
                 assert order.index(parts[1]) <= order.index(own), f"{path} imports {name}"
 
 
+def test_what_may_name_a_module_above_it_still_does():
+    for file, names in UPWARDS.items():
+        assert names <= set(imported(SOURCE / file)), file
+
+
+def test_an_import_by_name_would_be_seen(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text(
+        '"""cape.audit."""\nimport_module("cape.show.plot")\n__import__("torch.nn")\nimportlib.import_module(b)\n'
+        'exports(__name__, {"cape.data.files": ["Csv"]})\nRow("cape.data, a")\nrun("-m", "cape.desk.child")\n'
+    )
+    assert set(imported(path)) == {"cape.show.plot", "torch.nn", "cape.data.files", "cape.desk.child"}
+
+
 def test_statistics_import_the_core_alone():
     for path in sorted((SOURCE / "stats").glob("*.py")):
-        ours = {name for name in imported(path) if name.startswith("cape.")}
-        assert all(name.startswith(("cape.core.", "cape.stats.")) for name in ours), path
+        for name in imported(path):
+            top = name.split(".")[0]
+            assert top in {"cape", "numpy", "scipy"} | sys.stdlib_module_names, f"{path} imports {name}"
+            assert top != "cape" or name.startswith(("cape.core.", "cape.stats.")), f"{path} imports {name}"
 
 
 FAMILIES = list(LAYERS["analyses"])
@@ -203,19 +280,35 @@ def test_nothing_imports_the_command_line():
 
 
 def test_a_command_loads_the_desk_only_to_start_it():
-    code = "import sys, cape.cli.desk; print([m for m in sys.modules if m.startswith('cape.desk')])"
+    code = "import sys, cape.cli.desk_action; print([m for m in sys.modules if m.startswith('cape.desk')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The qualified names that a module imports."""
+    """The qualified names that a module imports.
+
+    A string that is the name of a module of ours counts: lists of commands, analyses and exports hold such
+    names, which are imported when they are used.
+    """
     for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Constant) and re.fullmatch(r"cape(\.\w+)+", str(node.value)):
+            yield str(node.value)
+        elif (name := by_name(node)) is not None:
+            yield name
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute here"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def by_name(node: ast.AST) -> str | None:
+    """The module that a call of `import_module` or `__import__` names, if it is written there."""
+    if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
+        return None
+    function = ast.unparse(node.func).rpartition(".")[2]
+    return str(node.args[0].value) if function in ("import_module", "__import__") else None
 
 
 def private(name: str) -> bool:
@@ -334,6 +427,8 @@ def imports(node: ast.AST, at_start: bool = True) -> Iterator[tuple[str, bool]]:
             yield (child.module or "").split(".")[0], at_start
         else:
             typing_only = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+            if (name := by_name(child)) is not None:
+                yield name.split(".")[0], at_start
             inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             yield from imports(child, at_start and not inside and not typing_only)
 
@@ -341,7 +436,7 @@ def imports(node: ast.AST, at_start: bool = True) -> Iterator[tuple[str, bool]]:
 def third_party() -> Iterator[tuple[Path, str, bool]]:
     for path in sorted(SOURCE.rglob("*.py")):
         for name, at_start in imports(parsed(path)):
-            if name != "cape" and name not in sys.stdlib_module_names:
+            if name not in {"cape"} | OF_OTHERS | sys.stdlib_module_names:
                 yield path.relative_to(SOURCE), DISTRIBUTIONS.get(name, name), at_start
 
 
@@ -360,10 +455,11 @@ def test_every_import_is_a_declared_dependency_or_an_extra():
 def test_an_undeclared_import_would_be_seen():
     tree = ast.parse(
         "import a.b\nfrom c import d\nif TYPE_CHECKING:\n    import e\ntry:\n    import f\nexcept: pass\n"
-        "def g():\n    from h import i\n    class J:\n        import k\nclass L:\n    import m"
+        "def g():\n    from h import i\n    class J:\n        import k\nclass L:\n    import m\n"
+        "importlib.import_module('n.o')\ndef p(): return __import__('q')"
     )
     assert dict(imports(tree)) == {
-        "a": True, "c": True, "e": False, "f": True, "h": False, "k": False, "m": True,
+        "a": True, "c": True, "e": False, "f": True, "h": False, "k": False, "m": True, "n": True, "q": False,
     }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""Attacks on the guarantee: the real protocol, run many times against an adversary who sees all messages.
+"""Attacks on the guarantee: the real protocol, run many times against an adversary who sees all messages, and
+the lower bound on epsilon that their errors prove.
 
 Not here: attacks by bad input, load and kills, which stand beside the package (`assurance/`).
 """

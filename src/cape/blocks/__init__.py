@@ -1,5 +1,6 @@
-"""Sums over rows that a site can be asked for, each of exact integers: one module per kind of sum, a
-subclass of `Block`; clipping of rows, persons and scores; sampling of records; tables in memory and batches.
+"""Sums over rows that a site can be asked for, each of exact integers: one module per kind of sum, a subclass
+of `Block`; clipping of rows, persons and scores; sampling of records for a step of training; tables in memory
+and batches.
 
 Not here: noise, and what a sum is asked for. Nothing is released here (`engine`).
 

@@ -1,6 +1,6 @@
 """The command `cape`: arguments, help, exit statuses, and what is printed.
 
-Not here: what the desk shows too (`app`). Nothing but `python -m cape` imports this package.
+Not here: what the desk shows too (`app`). No other package of ours imports it.
 
 Exit status: 0 success, 1 failure, 2 wrong use, 130 interrupted. Errors are one or two lines. Everything heavy
 is imported inside `main`, so that Ctrl-C is quiet during imports too.

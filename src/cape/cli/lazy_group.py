@@ -2,6 +2,9 @@
 
 So `cape --version`, `cape --help` and the completion of a command's name import no analysis. A list cannot
 differ from its commands: tests/unit/cli/test_lazy_group.py compares them.
+
+A command whose work needs more than typer declares its options in `x.py` and does it in `x_action.py`, which
+is imported when it runs: help, and the completion of options, do without.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The rows of one site: the schema of their columns, the files, frames, databases and cohorts they come
-from, and how cells, missing ones and persons are read.
+"""The rows of one site: the schema of their columns, the files, frames, databases and cohorts they come from,
+how cells, missing ones and persons are read, and which persons are held out for a test, the same at every
+site.
 
 Not here: sums (`blocks`). Nothing leaves a site from here.
 

@@ -34,7 +34,12 @@ _MISSING = frozenset(
      "k.a.", "ka", "unbekannt", "inconnu", "not known", "not done", "not available", "keine angabe", "#n/a",
      "#na", "#value!", "?", "??", "-", "--", ".", "..", "-9", "-99", "-999", "-9999", "99", "999", "9999"}
 )  # fmt: skip
-_CODES = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0, 888.0, 777.0)
+_CODES = (0.0, -1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0, 888.0, 777.0)
+# How far a code lies from all other cells, in parts of the range of these and of the bounds: by itself, and
+# where several cells are heaped there.
+_FAR, _APART = 0.5, 0.1
+_HEAP, _TWICE = 5, 2  # cells
+_NEGATIVE = -9.0  # from there on a negative number is a code where no other number is negative
 _COMMA = re.compile(r"[+-]?\d{1,3}(?:\.?\d{3})*,\d+")
 
 
@@ -81,10 +86,30 @@ def comma_is_decimal(cells: Iterable[str]) -> bool:
     return bool(found) and sum(found) * 2 > len(found)
 
 
-def codes_in(beyond: Floats) -> tuple[dict[str, int], Floats]:
-    """Return usual codes for a missing cell among cells beyond bounds, with counts; and the other cells."""
-    found = {f"{code:g}": int(np.count_nonzero(beyond == code)) for code in _CODES}
-    return {code: times for code, times in found.items() if times}, beyond[~np.isin(beyond, _CODES)]
+def codes_in(beyond: Floats, column: Number) -> tuple[dict[str, int], Floats]:
+    """Return usual codes for a missing cell among cells beyond bounds, with counts; and the other cells.
+
+    A number that other cells lie around, or that could be one of them, is no code: -1 among other negative
+    numbers, 888 among ages in months, 0 where bounds begin at 1.
+    """
+    others = beyond[~np.isin(beyond, _CODES)]
+    counts = {code: int(np.count_nonzero(beyond == code)) for code in _CODES}
+    found = {code for code, times in counts.items() if times and _is_code(code, times, others, column)}
+    said = {f"{code:g}": counts[code] for code in _CODES if code in found}
+    return said, beyond[~np.isin(beyond, list(found))]
+
+
+def _is_code(code: float, times: int, others: Floats, column: Number) -> bool:
+    """Return whether cells of this number, beyond the bounds, lie apart from all others."""
+    around = np.concatenate([others, [column.low, column.high]])
+    least, most = float(around.min()), float(around.max())
+    if least <= code <= most:
+        return False
+    gap = min(abs(code - least), abs(code - most)) / max(most - least, 1e-300)
+    if code <= _NEGATIVE and least >= 0 and times >= _TWICE:
+        return True
+    heaped = times >= _HEAP and gap > _APART and (code > most or column.low > 0)
+    return heaped or gap > _FAR
 
 
 @dataclass(frozen=True)

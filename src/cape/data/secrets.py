@@ -5,7 +5,7 @@ Reason. A study says `env:NAME` or `file:PATH`; what stands there is read when t
 given to its driver alone. Errors of drivers are dropped but for their types (`cape.data.databases.reader`).
 A file that others may read is refused. An address of a file is named without user and query string, where
 tokens and signatures stand (`nameable`).
-Tested in tests/unit/databases/test_connections.py.
+Tested in tests/unit/data/databases/test_connections.py.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ class _Work:
 
     def _numeric(self, found: ColumnSurvey, column: Number, misfits: list[str]) -> ColumnSurvey:
         name = found.name
-        codes, beyond = codes_in(self._beyond.get(name, np.empty(0)))
+        codes, beyond = codes_in(self._beyond.get(name, np.empty(0)), column)
         unit = None
         if not column.date and beyond.size >= max(_FEW, _OFTEN * min(found.present, _BEYOND)):
             factor = another_unit(name, column, beyond)

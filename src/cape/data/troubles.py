@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cape.core import check
+from cape.data.categories import Value
 from cape.data.columns import Number, as_date
 from cape.data.schema import Schema
 from cape.data.surveyed import Absent, ColumnSurvey, Ids, Spots, Survey
@@ -20,6 +21,7 @@ __all__ = ["Trouble", "beyond", "missing", "remedy", "stops", "toml", "toml_key"
 _MANY = 10
 _OFTEN = 0.02  # of the cells of a column
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
 _SUPPOSED = {
     "separator": "cells separated by {!r}",
     "encoding": "the encoding {}",
@@ -109,17 +111,26 @@ def missing(survey: Survey) -> str:
 def remedy(survey: Survey) -> str:
     """Return the keys for the site's entry in [sites] that would mend most of it; empty if there are none."""
     keys = [f"{key} = {toml(value)}" for key, value in survey.supposed.items()]
-    nulls = dict.fromkeys(cell for column in survey.columns for cell in (*column.null_values, *column.codes))
+    signs = dict.fromkeys(cell for column in survey.columns for cell in column.null_values)
+    nulls = [cell for cell in signs if not _NUMBER.fullmatch(cell.strip())]
     if nulls:
-        keys.append(f"null_values = {toml(list(nulls))}")
+        keys.append(f"null_values = {toml(nulls)}")
     rename = {absent.name: absent.same[0] for absent in survey.absent if len(absent.same) == 1}
     if rename:
         keys.append(f"rename = {toml(rename)}")
-    meant = {column.name: {**column.recode, **column.unclear} for column in survey.columns}
+    meant = {
+        column.name: {**column.recode, **_to_missing(column), **column.unclear} for column in survey.columns
+    }
     recode = {name: cells for name, cells in meant.items() if cells}
     if recode:
         keys.append(f"recode = {toml(recode)}")
     return ", ".join(keys)
+
+
+def _to_missing(column: ColumnSurvey) -> dict[str, Value]:
+    """Return the numbers that mean a missing cell in this column; in others they may be cells as any."""
+    numbers = [cell for cell in column.null_values if _NUMBER.fullmatch(cell.strip())]
+    return dict.fromkeys((*numbers, *column.codes), "")
 
 
 def _file(survey: Survey) -> Iterator[Trouble]:

@@ -14,7 +14,6 @@ Tested in tests/unit/desk/test_routes.py (over all routes), test_app.py and test
 from __future__ import annotations
 
 import asyncio
-import hmac
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -37,7 +36,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from cape.core.errors import CapeError, InvalidInput
-from cape.desk.access.guard import Guard, same_origin
+from cape.desk.access.forged import require_own
+from cape.desk.access.guard import Guard
 from cape.desk.access.limits import Limits
 from cape.desk.access.people import Person
 from cape.desk.access.sessions import Session, Sessions
@@ -202,7 +202,7 @@ def _checked(page: Page, access: Access, streams: _Streams) -> Callable[[Request
         if page.method == "GET":
             return await run_in_threadpool(page.handler, request)
         await _read(request)
-        _require_token(request, session)
+        require_own(request, session)
         if not page.decides:
             return await run_in_threadpool(page.handler, request)
         return await run_in_threadpool(_decide, request, page, access)
@@ -271,17 +271,6 @@ async def _read(request: Request) -> None:
     except ClientDisconnect:
         raise HTTPException(400, "the form did not arrive whole") from None
     request.state.body = bytes(body)
-
-
-def _require_token(request: Request, session: Session) -> None:
-    """Raise unless a page of this desk sent the form, for this session."""
-    if not same_origin(request.headers):
-        raise HTTPException(403, "the form was sent from another site's page; nothing was done")
-    given = request.headers.get("x-csrf-token") or form(request).get("csrf", "")
-    if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), session.csrf.encode()):
-        raise HTTPException(
-            403, "the form is not of this session; load the page again, and repeat. Nothing was done"
-        )
 
 
 async def _stream(request: Request, page: Page, access: Access, streams: _Streams) -> Response:

@@ -1,5 +1,6 @@
-"""One analysis from its first query to its release: session, calibration of noise, stages, plan, budget of
-a consortium, sites' contributions; `Consortium`, and what an analysis must define.
+"""One analysis from its first query to its release: session, stages, plan, budget of a consortium, sites'
+contributions; calibration of noise, with what rounding adds to a sensitivity; `Consortium`, and what an
+analysis must define.
 
 Not here: any particular analysis, sockets, and the policy of a site (`site`).
 """

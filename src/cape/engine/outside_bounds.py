@@ -53,6 +53,7 @@ _TOLD = 0.01  # the share of cells outside bounds from which on a result says so
 _SURE = 0.01  # how often a result may say so of one of its columns where the share is that small
 _KNOWN = 5.0  # the number of cells, in its own standard errors, from which on a share says anything
 _CODES = (999.0, 9999.0, 99999.0, -9.0, -99.0, -999.0)
+_ZERO = 0.1  # of the range of bounds: where they begin as far above 0 as that, 0 is hardly one of the numbers
 _FEW = 0.5  # of the cells: codes for missing ones are rarer
 
 
@@ -240,12 +241,12 @@ def _reason(name: str, column: Number, schema: Schema, word: str, share: float) 
     # The middle of the bounds, in a unit that people use for such a column, lies on this side of them.
     known = unit_in(name, column.low, column.high)
     units = [unit for unit, factor in known.items() if outside(column.middle / factor)]
-    if units:
-        return f"are some in {' or '.join(units)}, or {narrow}"
-    code = next((code for code in _CODES if outside(code)), None)
-    if code is None or share >= _FEW:
-        return f"are some in another unit, or {narrow}"
-    return f"are some in another unit, does a code such as {code:g} stand for missing ones, or {narrow}"
+    codes = ["0"] if word == "below" and column.low > _ZERO * (column.high - column.low) else []
+    if not units and share < _FEW:
+        codes += [f"a code such as {code:g}" for code in _CODES if outside(code)][:1]
+    asked = [f"are some in {' or '.join(units) if units else 'another unit'}"]
+    asked += [f"does {' or '.join(codes)} stand for missing ones"] if codes else []
+    return f"{', '.join(asked)}, or {narrow}"
 
 
 def _percent(share: float) -> str:

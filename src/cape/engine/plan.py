@@ -190,10 +190,10 @@ class Plan(Shown):
             allowed = f"; min_sites = {fewest} would allow {parties.sites - fewest}, at no cost until then"
             return ["A lost site ends the release" + (allowed if fewest < parties.sites else "") + "."]
         if all(abs(times - 1) < _SAME for times in self.lost.values()):
-            early = " before they send their sums" if scheme.masked else ""
-            return [
-                f"With up to {count(scheme.bears(parties), 'site')} lost{early} the noise stays the same."
-            ]
+            many = scheme.bears(parties)
+            sends, who = ("they send their", "up to ") if many > 1 else ("it sends its", "")
+            early = f" before {sends} sums" if scheme.masked else ""
+            return [f"With {who}{count(many, 'site')} lost{early} the noise stays the same."]
         (_, first), *others = self.lost.items()
         most = "at most " if isinstance(scheme, CapeGaussian) else ""  # it matters when a site is lost
         told = f"the noise is {most}{first:.3g} times as large"

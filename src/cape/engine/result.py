@@ -18,6 +18,7 @@ from cape.engine.query import Analysis, Neighbours
 from cape.engine.schemes import SCHEMES, Cost, Parties
 from cape.privacy import gaussian, laplace
 from cape.show import Figure, Shown, Table
+from cape.show.noiseless import noiseless, noiseless_figure, noiseless_table
 from cape.show.numbers import count
 from cape.show.plain import plain
 from cape.show.shown import SUMMARY_WIDTH
@@ -260,25 +261,34 @@ class Release(Shown):
 
     def tables(self) -> Sequence[Table]:
         """Return what the analysis and its model show of it as tables."""
-        return self.analysis.tables(self)
+        found = self.analysis.tables(self)
+        return [noiseless_table(each) for each in found] if self._exact else found
 
     def figures(self) -> Sequence[Figure]:
         """Return what they show of it as figures."""
-        return self.analysis.figures(self)
+        found = self.analysis.figures(self)
+        return [noiseless_figure(each) for each in found] if self._exact else found
 
     def notes(self) -> Sequence[str]:
         """Return what they say of it besides, in sentences, cells outside bounds, rows that are taken to be
         independent, and what lost sites did."""
-        return [
+        found = [
             *sentences(self.outside or (), self.schema),
             *self.analysis.notes(self),
             *self._independence(),
             *self._losses(),
         ]
+        return [text for each in found if (text := noiseless(each))] if self._exact else found
 
     def findings(self) -> Sequence[str]:
         """Return its main numbers in words."""
-        return self.analysis.findings(self)
+        found = self.analysis.findings(self)
+        return [noiseless(each) for each in found] if self._exact else found
+
+    @property
+    def _exact(self) -> bool:
+        """Whether there is no noise."""
+        return math.isinf(self.guarantee.mu)
 
     def _independence(self) -> list[str]:
         """Say so where several rows of a person count in sampling errors as rows of several persons.

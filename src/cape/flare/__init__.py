@@ -1,5 +1,6 @@
 """The same protocol across machines, over NVFLARE (an extra): kits, the processes of aggregator and sites,
-limits on what they answer, restarts, systemd units and containers.
+limits on what they answer, restarts; systemd units and containers, which keep the process that reads rows off
+the network.
 
 Not here: decisions. What is asked, allowed, paid for, masked and added up is decided in `cape.site`,
 `cape.secagg` and `cape.coordinator`.

@@ -1,5 +1,6 @@
-"""The guarantee as mathematics: mu, epsilon and delta of Gaussian and Laplace releases by many sites,
-composition, subsampling, budgets, and accounting: what several releases cost together.
+"""The guarantee as mathematics: mu, epsilon and delta of Gaussian and Laplace releases by many sites; how
+many sites may collude, and what is assumed when nobody says; composition, subsampling, budgets, and
+accounting: what several releases cost together.
 
 Not here: drawing noise (`noise`), the sensitivity of a question (`analyses`), and the record of what was
 spent (`site/ledger`, and `engine` in one process).

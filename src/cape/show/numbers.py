@@ -20,6 +20,7 @@ __all__ = [
 LEVEL = 0.95  # of every interval that is shown
 _HIDDEN = 2.0  # times its noise: a count that is smaller may be none
 _MOST_PLACES = 9  # after the point, before an exponent is shorter
+_MOST_ZEROS = 4  # after the point, of a number that rounds to 0
 _MOST_DIGITS = 1e15  # before it
 
 
@@ -39,15 +40,21 @@ def rounded(value: float, error: float, most: int | None = None) -> str:
     if places > _MOST_PLACES or abs(value) >= _MOST_DIGITS:
         digits = places + int(f"{value:e}".partition("e")[2])
         return f"{value:.{min(max(digits, 0), 15)}e}"
-    return f"{round(value, places) + 0.0:,.{max(places, 0)}f}"  # + 0.0: no -0
+    shown = round(value, places) + 0.0  # + 0.0: no -0
+    if not shown and places > _MOST_ZEROS:
+        return "0"
+    return f"{shown:,.{max(places, 0)}f}"
 
 
 def number(value: float) -> str:
-    """Return a number whose error is unknown: four digits, without an exponent if possible."""
+    """Return a number whose error is unknown: four digits, without an exponent if possible.
+
+    A whole one is taken to be exact, as bounds and edges are: 90, not 90.00.
+    """
     if value != value or abs(value) == float("inf"):
         return "-" if value != value else ("∞" if value > 0 else "-∞")
-    if value == 0:
-        return "0"
+    if value == int(value) and abs(value) < _MOST_DIGITS:
+        return f"{value + 0.0:,.0f}"  # + 0.0: no -0
     if 1e-3 <= abs(value) < 1e7:
         digits = max(0, 4 - len(str(int(abs(value)))))
         return f"{value:,.{digits}f}" if digits else f"{value:,.0f}"

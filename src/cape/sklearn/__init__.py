@@ -1,5 +1,5 @@
 """Estimators with scikit-learn's interface (an extra): arrays in, split over sites, one private release per
-fit.
+fit, and a budget that several fits share.
 
 Not here: methods of its own. A fit is a release of `analyses` or `learning`.
 

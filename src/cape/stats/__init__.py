@@ -1,7 +1,9 @@
 """Statistics of noisy numbers, as pure functions: estimates and their intervals, the distribution of noise,
 tests, proportions, moments, differences between groups, hierarchical counts, meta-analysis, mixtures; the
-choice of caps for columns and of bounds for scores, and the Newton steps of a regression.
+choice of caps for columns and of bounds for scores; Newton steps of a regression, and where they have no end
+(separation).
 
-Not here: schemas, queries, sites, or anything with a sensitivity. It imports numpy, scipy and `cape.core`.
-What only one analysis computes from its answers is in its family (`analyses`); rows are clipped in `blocks`.
+Not here: schemas, queries, sites, or anything with a sensitivity; what one analysis alone computes from its
+answers and nobody would look for by itself, which is in its family (`analyses`); clipping of rows (`blocks`).
+It imports numpy, scipy and `cape.core`.
 """

@@ -13,8 +13,9 @@ curvatures count in later ones, less so the further weights have moved.
 - sampling: H⁻¹ S H⁻¹ with S the spread, to which what clipping took of it is added;
 - noise in g, and noise in H times the step;
 - what clipping took of g. Its length is at most the excess of lengths over the bound; its direction is taken
-  to be spread as scores are. As one more independent error, of that size, it widens an interval of 90% or
-  more by at least what a bias of at most that size needs, the quantile of a folded normal;
+  to be spread as scores are, or, for hazards, to be any that the spread allows. As one more independent
+  error, of that size, it widens an interval of 90% or more by at least what a bias of at most that size
+  needs, the quantile of a folded normal;
 - for a curvature that changes with w, `BENT` of the last step, because H is that at w and not on the way;
 - along directions in which noise hides the curvature, all that is taken to be possible of the weights.
 
@@ -58,7 +59,7 @@ DRIFT = 0.3  # how much a curvature changes as predictors change by an SD of 1
 FURTHEST = 1.5  # the SD of predictors by which a step changes them at most, where curvature changes
 FAR = 2.0  # SDs of predictors that the last step moves: from 1 / FAR on it is left off by more
 BENT = 0.2  # of the last step: how far a curvature that changes may leave it off
-BENT_SECOND = 0.35  # the same of a second step that is the last, whose curvature is the first one in part
+BENT_SECOND = 0.35  # of a second or third step that is the last: its curvature is an earlier one in part
 _HIDDEN = 0.5  # of the largest eigenvalue of noise: below that an eigenvalue is not divided by
 ENDLESS = 10.0  # times the last step: what it is taken to have left where steps have no end
 _PASSED = 0.5  # of the last step: from there on the one before says how curvature changes along it
@@ -411,16 +412,32 @@ class Errors:
     pull: Floats
 
 
-def errors(step: ScoreStep, possible: Floats, bent: float = BENT) -> Errors:
+def _furthest(spread: Floats, beyond: Beyond) -> Floats:
+    """Return the largest part of what was clipped that may lie along each direction, as a matrix.
+
+    Rows beyond the bound make up a part of the spread of clipped scores whose trace is known. Where the
+    spread exceeds that of the direction that has least, so much of it may be theirs; the rest of them is
+    taken to lie in all directions alike.
+    """
+    values, vectors = np.linalg.eigh(spread)
+    theirs = beyond.rows * beyond.bound**2
+    parts = 1 / len(spread) + (values - values[0]) / max(theirs, 1e-300)
+    return np.asarray((vectors * np.minimum(parts, 1.0)) @ vectors.T)
+
+
+def errors(step: ScoreStep, possible: Floats, bent: float = BENT, *, alike: bool = True) -> Errors:
     """Return what the last step says; no weight is taken to be larger than what is possible.
 
-    `bent` is how far a curvature that changes may leave the last step off, in parts of it.
+    `bent` is how far a curvature that changes may leave the last step off, in parts of it. `alike` says
+    whether what was clipped is taken to be spread over directions as scores are; otherwise as much of it is
+    taken to lie along each as the spread of clipped scores allows.
     """
     point, inverse, change = step.point, step.inverse, step.change
     beyond = point.beyond or Beyond(point.bound, 0.0, 0.0, 0.0)
     spread = step.likely_spread
     trace = float(np.trace(spread))
     shape = spread / trace if trace > 0 else np.eye(step.width) / step.width
+    shape = shape if alike else _furthest(spread, beyond)
     back = point.turn.T
 
     def seen(matrix: Floats) -> Floats:

@@ -21,7 +21,9 @@ from cape.study.blanks import CATEGORY, COLUMN, HIGH, LOW, MARK, SITE
 __all__ = ["Draft"]
 
 _WIDTH = 80
-_KIND = "table-one"  # what a new study asks
+_MANY = "table-one"  # what a new study asks of several columns
+_ONE = {"number": "mean", "text": "proportion"}  # and of one: its noise may be Laplace's, which is less
+_SAME = 0.95  # times as much noise: no less worth a word
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Draft:
 
     def text(self, path: str) -> str:
         """Return the file; `path` is its name, for the commands in its comments."""
+        many = self._kind == _MANY
         lines = [
             f"# Written by `cape init` from the header of {self.source} and the type of each column",
             "# (number, date or text), taken from the file's types or from its first rows.",
@@ -88,9 +91,9 @@ class Draft:
             ),
             "",
             "[[analysis]]",
-            f"kind = {toml(_KIND)}",
+            f"kind = {toml(self._kind)}",
             *_listed(list(self._asked)),
-            '# by = "..."  # a column with categories: the table then has a column for each',
+            *(['# by = "..."  # a column with categories: the table then has a column for each'] * many),
         ]
         return "\n".join(lines) + "\n"
 
@@ -98,25 +101,43 @@ class Draft:
         """Return the kind of noise that is proposed for the analysis below, and why."""
         kind, why = self._proposed()
         return [
-            f"noise = {toml(kind)}  # proposed: {why}",
-            '# "laplace" has less noise where a few means or counts are all that is asked, and needs',
-            "# no delta; `cape plan` compares both for the whole study. Decide before the first",
-            "# release: a budget that is spent on one kind leaves little room for the other.",
+            f"# Proposed: {kind} noise, because {why[0]}",
+            *(f"# {line}" for line in why[1:]),
+            f"noise = {toml(kind)}",
+            '# "laplace" has less noise where a few means, shares or counts are all that is asked, and',
+            '# needs no delta; "gaussian" where many numbers are, and some analyses have no other.',
+            "# `cape plan` compares both for the whole study. Decide before the first release: a budget",
+            "# that is spent on one kind leaves little room for the other.",
         ]
 
-    def _proposed(self) -> tuple[Kind, str]:
+    def _proposed(self) -> tuple[Kind, list[str]]:
         """Compare both kinds for the analysis below, over columns with any bounds and two categories."""
         columns = {name: (0, 1) if kind == "number" else ["a", "b"] for name, kind in self._asked.items()}
         if not columns:
-            return "gaussian", "the default"
+            return "gaussian", ["it is the default; nothing is asked yet."]
         setting = Setting(Schema(columns), Budget(self.epsilon, self.delta), Parties(3, 0, 3), "replace-one")
+        asked = build({"kind": self._kind, "columns": list(columns)})
         try:
-            times = noise_ratio(build({"kind": _KIND, "columns": list(columns)}), setting, "cape", 1.0, None)
+            times = noise_ratio(asked, setting, "cape", 1.0, None)
         except InvalidInput:
-            return "gaussian", "the table below has no other"
-        if times is None or times >= 1:
-            return "gaussian", f"the table below would have {times or 1:.2g} times as much with laplace"
-        return "laplace", f"the table below would have {1 / times:.2g} times as much with gaussian"
+            return "gaussian", [
+                f"the analysis below ({self._kind}) has no",
+                "other. If only a mean or a few are asked, laplace has less.",
+            ]
+        if times is None or _SAME < times < 1 / _SAME:
+            return "gaussian", ["with laplace the error of the analysis", "below would be the same."]
+        kind: Kind = "gaussian" if times > 1 else "laplace"
+        other, more = ("laplace", times) if times > 1 else ("gaussian", 1 / times)
+        return kind, [
+            "the error that noise makes in the analysis",
+            f"below would be {more:.2g} times as large with {other}.",
+        ]
+
+    @property
+    def _kind(self) -> str:
+        """The analysis that is asked below."""
+        kinds = list(self._asked.values())
+        return _ONE.get(kinds[0], _MANY) if len(kinds) == 1 else _MANY
 
     @property
     def _asked(self) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Private training of any torch module (an extra): clipped per-record gradients, step by step.
+"""Private training of any torch module (an extra): clipped per-record gradients, step by step, and which
+modules are refused.
 
 Not here: networks without torch (`learning`). No other package imports torch.
 

@@ -19,7 +19,7 @@ import pytest
 from cape.app.folder import RECORD, ResultsFolder
 from cape.app.results import Results
 from cape.cli.output import finish
-from cape.cli.submit import Terms, run_study
+from cape.cli.submit_action import Terms, run_study
 from cape.coordinator import Record
 from cape.core.errors import InvalidInput, TooFewSites
 from cape.study import Study

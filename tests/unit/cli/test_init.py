@@ -146,7 +146,7 @@ def test_a_study_file_is_not_replaced_unless_asked(cape, rows):
 
 
 def test_it_asks_at_a_terminal(cape, rows, monkeypatch):
-    monkeypatch.setattr("cape.cli.init.terminal", lambda: True)
+    monkeypatch.setattr("cape.cli.init_action.terminal", lambda: True)
     monkeypatch.setattr("sys.stdin", io.StringIO("heart\nnorth,south\n0.5\n\ny\nheart.toml\n"))
     done = cape("init", "north.csv")
     assert done.code == 0, done.err

@@ -10,8 +10,10 @@ import pytest
 import typer.main
 
 from cape.cli import deploy, site
+from cape.cli import run as run_declared
 from cape.cli.commands import app
 from cape.cli.lazy_group import Command, LazyGroup, load
+from cape.engine.schemes import SECAGG_ROUNDS
 
 GROUPS = {"cape": app, "cape site": site.site, "cape deploy": deploy.deploy}
 LISTED = [
@@ -82,6 +84,37 @@ def test_what_is_typed_is_imported_alone():
     assert "--json" in printed
     assert "cape.cli.bench" in loaded
     assert not {"cape.cli.plan", "cape.cli.site", "cape.cli.deploy"} & loaded
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("plan", "--json"),
+        ("run", "--rehearse"),
+        ("check", "--site"),
+        ("init", "--from-data"),
+        ("submit", "--resume"),
+        ("results", "--format"),
+        ("synth", "--rows"),
+        ("serve", "--help"),
+        ("join", "--link"),
+        ("status", "--json"),
+        ("desk", "--coordinator"),
+        ("site serve", "--steward"),
+    ],
+)
+def test_completion_of_options_imports_no_action(command, option):
+    words = f"cape {command} --"
+    place = str(len(words.split()) - 1)
+    typed = {"_CAPE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place}
+    printed, loaded = after(AS_TYPED, **typed)
+    assert option in printed.split()
+    assert not HEAVY & loaded
+    assert not {name for name in loaded if name.startswith("cape.cli.") and name.endswith("_action")}
+
+
+def test_the_rounds_that_help_names_are_those_of_the_scheme():
+    assert run_declared._ROUNDS == SECAGG_ROUNDS
 
 
 def test_a_name_that_is_not_listed_is_refused_with_the_nearest(cape):

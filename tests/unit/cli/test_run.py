@@ -218,7 +218,7 @@ def test_an_unexpected_error_is_one_line_without_its_text(cape, study, monkeypat
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"cell {SECRET}")
 
-    monkeypatch.setattr("cape.cli.run.execute", broken)
+    monkeypatch.setattr("cape.cli.run_action.execute", broken)
     done = cape("run", study)
     assert done.code == 1
     assert "RuntimeError" in done.err

@@ -20,7 +20,7 @@ from cape.app.report import page
 from cape.app.results import Results
 from cape.cli.live import Live
 from cape.cli.output import finish
-from cape.cli.submit import Terms, run_study
+from cape.cli.submit_action import Terms, run_study
 from cape.coordinator import Event, Relay
 from cape.core.errors import BudgetExceeded, CapeError, InvalidInput, TooFewSites
 from cape.site.admin import Desk
@@ -155,7 +155,7 @@ def test_a_steward_asks_back_and_approves_for_once_while_the_coordinator_waits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     world.edit('approve = "auto"', 'approve = "ask"', "a")
-    monkeypatch.setattr("cape.cli.submit._AGAIN", 0.01)
+    monkeypatch.setattr("cape.cli.submit_action._AGAIN", 0.01)
     desk, said = Desk(world.site), []
 
     def say(_: Live, line: str) -> None:

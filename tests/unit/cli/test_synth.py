@@ -69,7 +69,7 @@ impossible = [{sex = "male", ill = "yes"}]
 @pytest.fixture
 def quick(monkeypatch):
     """A model that is not fitted by mbi, which takes seconds to load: it has no potentials."""
-    monkeypatch.setattr("cape.analyses.synthetic.model.fit", lambda *told: {})
+    monkeypatch.setattr("cape.analyses.synthetic.synthetic_model.fit", lambda *told: {})
 
 
 def test_a_run_writes_synthetic_rows_and_their_card(cape, study, quick):

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 import cape
-from cape.analyses.synthetic.model import cells
 from cape.analyses.synthetic.synthetic import SyntheticData
+from cape.analyses.synthetic.synthetic_model import cells
 from cape.analyses.tables.marginals import Levels
 from cape.analyses.tables.tables import Tables, cut
 from cape.core.errors import InvalidInput

@@ -16,7 +16,7 @@ from cape.data import Category, Csv, Database, Number, Schema
 from cape.data.person import Person
 from cape.data.survey import survey
 from cape.data.surveyed import ColumnSurvey, Survey
-from cape.data.troubles import missing, remedy, stops, toml, warnings
+from cape.data.troubles import missing, remedy, stops, toml, toml_key, warnings
 from tests.slices import examples
 
 SCHEMA = Schema(
@@ -204,6 +204,64 @@ def test_another_unit_is_guessed_and_codes_for_missing_cells_are_named():
     assert "age: 9 cells of 999: a code for a missing cell?" in said
     assert "bmi: 3 cells above 60 (1.5%) count as 60" in said
     assert column(found, "age").unit is None
+
+
+def proposed(cells, ends, **others):
+    """Return what `cape check` proposes to read as missing in a column with these cells and bounds."""
+    frame = pl.DataFrame({"x": np.array(cells, float), **others})
+    found = survey("a", frame, Schema(x=ends))
+    assert "null_values" not in remedy(found), "that would be for all columns"
+    return set(column(found, "x").codes), remedy(found), "\n".join(map(str, warnings(found)))
+
+
+def test_0_is_a_code_where_bounds_begin_well_above_it():
+    codes, keys, said = proposed([0] * 60 + [*np.linspace(120, 400, 140), 85.0], (100, 600))
+    assert codes == {"0"}
+    assert keys == 'recode = {x = {0 = ""}}'
+    assert "x: 60 cells of 0: a code for a missing cell?" in said
+    assert proposed([0] * 100, (100, 600))[0] == {"0"}, "all of a site"
+    assert not proposed([0] * 60 + [1, 2, 3] * 20, (1, 40))[0]
+    assert not proposed([0, *np.linspace(120, 400, 140)], (100, 600))[0], "one cell is a slip"
+    assert not proposed([0] * 60 + [*range(1, 60)], (20, 80))[0], "one of many below"
+
+
+def test_numbers_among_others_are_no_codes():
+    changes = [-2.6, -2.0, *[-1.0] * 9, -0.5, *np.linspace(0, 4, 90)]
+    assert not proposed(changes, (0, 4))[0]
+    assert not proposed([-1.0] * 9 + [0.0] * 90, (0, 4))[0]
+    months = [*np.arange(336, 930, 6), *[888.0] * 5, *[777.0] * 5]
+    codes, keys, _ = proposed(months, (20, 80))
+    assert not codes
+    assert not keys
+    assert proposed([*months, *[9999.0] * 3], (20, 80))[0] == {"9999"}
+    assert proposed([-9.0] * 3 + [1e5] * 50, (0, 1e6))[0] == {"-9"}
+    assert not proposed([99.0, 97.0, 94.0, *range(20, 90)], (18, 90))[0]
+
+
+@examples(200)
+@given(
+    low=strategies.floats(-200, 200),
+    width=strategies.floats(1, 2000),
+    below=strategies.floats(0, 1),
+    above=strategies.floats(0, 1),
+    code=strategies.sampled_from([0.0, -1.0, -9.0, 99.0, 888.0, 999.0, 9999.0]),
+    times=strategies.integers(1, 40),
+)
+def test_no_number_that_may_be_one_of_the_cells_is_proposed(low, width, below, above, code, times):
+    cells = np.linspace(low - below * width, low + (1 + above) * width, 80)
+    codes, keys, _ = proposed([*cells, *[code] * times], (low, low + width))
+    assert codes <= {f"{code:g}"}
+    if cells[0] - 0.1 * width <= code <= cells[-1] + 0.1 * width and not code <= -9 < 0 <= cells[0]:
+        assert not codes
+    if code > cells[-1] + (cells[-1] - cells[0]):
+        assert codes
+        assert keys == f'recode = {{x = {{{toml_key(f"{code:g}")} = ""}}}}'
+
+
+def test_signs_of_missing_cells_that_are_numbers_are_proposed_for_their_column_alone(tmp_path):
+    source = write(tmp_path / "a.csv", "50,70,99,0", "51,99,male,1", "52,71,?,1")
+    found = survey("a", source, SCHEMA)
+    assert remedy(found) == 'null_values = ["?"], recode = {sex = {99 = ""}}'
 
 
 def test_ids_with_several_rows_are_counted(tmp_path):

@@ -439,6 +439,11 @@ def test_a_plan_tells_of_at_most_four_numbers_of_lost_sites():
         ({"scheme": "cape-gaussian"}, {}, "A lost site ends the release."),
         ({"colluding": 0}, {1: 1.0, 2: 1.0}, "With up to 2 sites lost before they send their sums the noise"),
         (
+            {"colluding": 0, "min_sites": 4},
+            {1: 1.0},
+            "With 1 site lost before it sends its sums the noise stays the same.",
+        ),
+        (
             {"scheme": "conventional"},
             {1: math.sqrt(4 / 5)},
             "A lost site takes its own noise with it: with 1 site lost the noise is 0.894 times as large,",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -182,8 +183,8 @@ def test_a_result_says_exactly_what_lies_outside_where_there_is_no_noise():
     release = made({"age": [600.0] * 20 + [10.0] + [50.0] * 29}).release(cape.Mean("age", "chol"), 0.5)
     assert [each.column for each in release.outside] == ["age", "chol"]
     assert release.notes()[:2] == [
-        "age lies below 18 and counts as 18 in 2.0% of rows: are some in another unit, does a code such as "
-        "-9 stand for missing ones, or are the bounds too narrow?",
+        "age lies below 18 and counts as 18 in 2.0% of rows: are some in another unit, does 0 or a "
+        "code such as -9 stand for missing ones, or are the bounds too narrow?",
         "age lies above 90 and counts as 90 in 40% of rows: are some in months or days, or are the bounds "
         "too narrow?",
     ]
@@ -314,6 +315,38 @@ def test_what_noise_hides_is_no_share():
 def test_a_reason_is_asked_where_bounds_allow_it(name, ends, share, asked):
     schema = Schema({name: ends})
     (said,) = sentences([share_of(1000 * share, name=name, low=ends[0], high=ends[1])], schema)
+    assert said.endswith(f"of rows: {asked}")
+
+
+@pytest.mark.parametrize(
+    ("name", "ends", "share", "asked"),
+    [
+        (
+            "chol",
+            (100, 600),
+            0.2,
+            "are some in mmol/l, does 0 stand for missing ones, or are the bounds too narrow?",
+        ),
+        (
+            "chol",
+            (100, 600),
+            0.9,
+            "are some in mmol/l, does 0 stand for missing ones, or are the bounds too narrow?",
+        ),
+        (
+            "x",
+            (20, 80),
+            0.9,
+            "are some in another unit, does 0 stand for missing ones, or are the bounds too narrow?",
+        ),
+        ("visits", (1, 40), 0.9, "are some in another unit, or are the bounds too narrow?"),
+        ("change", (-5, 5), 0.9, "are some in another unit, or are the bounds too narrow?"),
+    ],
+)
+def test_below_bounds_that_begin_well_above_it_0_may_be_a_code(name, ends, share, asked):
+    schema = Schema({name: ends})
+    found = replace(share_of(0.0, name=name, low=ends[0], high=ends[1]), below=1000 * share)
+    (said,) = sentences([found], schema)
     assert said.endswith(f"of rows: {asked}")
 
 

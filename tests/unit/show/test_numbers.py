@@ -21,7 +21,12 @@ from cape.show.numbers import between, p_value, rounded
         (1.5e-12, 2.3e-13, "1.50e-12"),
         (1.23456e18, 4.5e15, "1.2346e+18"),
         (math.inf, 1.0, "∞"),
-        (2.0, math.nan, "2.000"),
+        (2.0, math.nan, "2"),
+        (365.0, math.nan, "365"),
+        (-0.0, math.nan, "0"),
+        (0.0, 4e-6, "0"),
+        (7.9e-6, 4e-6, "0.0000079"),
+        (0.0, 0.004, "0.0000"),
         (math.nan, math.nan, "-"),
     ],
 )

@@ -56,6 +56,40 @@ def test_a_cap_cuts_about_its_share_where_bounds_are_far(name, noise):
     assert 0.6 < found.sd / kept.std() < 1.7
 
 
+@pytest.mark.parametrize("name", columns())
+@pytest.mark.parametrize(("rows", "noise"), [(1_000, 22.0), (3_000, 60.0), (3_000, 20.0)])
+def test_caps_cut_few_rows_where_noise_hides_tails_and_say_how_many_without_bias(name, rows, noise):
+    x, bounds = columns()[name]
+    edges, rng, cut, said = axis_edges(*bounds), np.random.default_rng(5), [], []
+    for _ in range(60):
+        counts = np.histogram(rng.choice(x, rows), edges)[0] + rng.normal(0, noise, len(edges) - 1)
+        found = marginal(edges, counts, noise, rows=float(rows))
+        for capped, beyond, share in (
+            (found.capped[0], (x < found.low).mean(), found.below),
+            (found.capped[1], (x > found.high).mean(), found.above),
+        ):
+            if capped:
+                cut.append(beyond)
+                assert share <= beyond + 4.5 * found.doubt
+            said.append(share - beyond if capped else 0.0)
+    assert np.median(cut) < MOST_SHARE + 0.005
+    assert np.quantile(cut, 0.9) < 0.1  # of a column that is mostly 0; of all others half a percent more
+    # shares are cut at 0: at least as many as there are, and by no more than noise makes of that
+    assert -0.01 < np.mean(said) < 0.06
+
+
+def test_a_number_that_few_rows_have_is_not_capped_away():
+    rng, edges, capped = np.random.default_rng(6), axis_edges(0.0, 1.0), 0
+    for share in (0.01, 0.03, 0.2):
+        for _ in range(20):
+            x = (rng.random(1000) < share).astype(float)
+            counts = np.histogram(x, edges)[0] + rng.normal(0, 25.0, len(edges) - 1)
+            found = marginal(edges, counts, 25.0, rows=1000.0)
+            capped += any(found.capped)
+            assert found.sd > 0.3 * x.std()  # with less, rows that have it would seem to be far out
+    assert capped <= 1  # where noise makes another bin seem to have rows
+
+
 def test_bounds_near_the_data_are_not_capped():
     x = np.random.default_rng(2).normal(50, 10, ROWS).clip(20, 80)
     assert seen(x, (15.0, 85.0), 10.0).capped == (False, False)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import ncx2
 
-from cape.stats.score_norms import BINS, FALLS, Lengths
+from cape.stats.score_norms import BINS, FALLS, Beyond, Lengths
 from cape.stats.score_steps import Point, ScoreStep, errors, next_point
 
 WIDTH = 4
@@ -173,3 +173,25 @@ def test_an_estimate_that_noise_hides_is_no_further_off_than_anything_can_be(see
     assert (error <= 2 * possible * (1 + 1e-9)).all()
     assert (np.abs(found.weights) <= possible)[error >= 2 * possible * (1 - 1e-9)].all()
     assert (np.linalg.eigvalsh(privacy) > -1e-9).all()
+
+
+@pytest.mark.parametrize("direction", range(WIDTH))
+def test_what_was_clipped_in_one_direction_is_counted_there_whole(direction):
+    """Rows are alike in all directions but for some that are far out in one: all of their excess is there."""
+    rng, bound, many = np.random.default_rng(direction), 5.0, 200
+    inside = rng.normal(size=(4000, WIDTH))
+    far = np.zeros((many, WIDTH))
+    far[:, direction] = bound
+    scores = np.concatenate([inside, far])
+    beyond = Beyond(bound, float(many), 700.0, 9000.0)
+    point = Point(np.zeros(WIDTH), np.eye(WIDTH), 1.0, 1.0, 0.0, bound, 4.0, beyond=beyond)
+    curvature, spread = 4000 * np.eye(WIDTH), scores.T @ scores
+    step = ScoreStep(point, 4200.0, np.zeros(WIDTH), curvature, spread, 1.0, 1.0, 1.0, None, True)
+    possible = np.full(WIDTH, 10.0)
+    whole = 700 / 4000  # the bias, if all of it lies in that direction
+    apart = np.sqrt(np.diag(errors(step, possible, alike=False).clipped))
+    alike = np.sqrt(np.diag(errors(step, possible).clipped))
+    assert apart[direction] == pytest.approx(whole, rel=0.02)
+    others = np.arange(WIDTH) != direction
+    assert (apart[others] < 0.65 * whole).all()
+    assert alike[direction] < 0.85 * whole

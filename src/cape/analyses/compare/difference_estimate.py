@@ -7,13 +7,45 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cape.analyses.compare.difference_model import Comparison
 from cape.data import Number
 from cape.stats.estimates import Estimate, unknown
 from cape.stats.moments import Sums, present
 from cape.stats.welch import Contrast, Group, MeansTest, Pair, equal
 
-__all__ = ["comparison"]
+__all__ = ["Comparison", "comparison"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One column: the mean of each group, and the difference of each two with its test.
+
+    `overall` tests that all means are equal. A test is None where noise hides a group.
+    """
+
+    column: str
+    means: tuple[Estimate, ...]
+    differences: tuple[Estimate, ...]
+    standardised: tuple[Estimate, ...]
+    tests: tuple[MeansTest | None, ...]
+    overall: MeansTest | None
+    contrasts: tuple[tuple[Estimate, MeansTest | None], ...] = ()
+
+    @property
+    def estimates(self) -> list[Estimate]:
+        """All estimates of the column."""
+        found = (estimate for estimate, _ in self.contrasts)
+        return [*self.means, *self.differences, *self.standardised, *found]
+
+    @property
+    def adjusted(self) -> tuple[float | None, ...]:
+        """The P values of the differences, adjusted for their number (Holm); those that are hidden count."""
+        found: list[float | None] = [None] * len(self.tests)
+        known = sorted((test.p_value, place) for place, test in enumerate(self.tests) if test is not None)
+        most = 0.0
+        for rank, (p, place) in enumerate(known):
+            most = max(most, min((len(self.tests) - rank) * p, 1.0))
+            found[place] = most
+        return tuple(found)
 
 
 def comparison(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cape.analyses.compare.difference_estimate import Comparison
 from cape.analyses.empty import empty_groups
 from cape.data import Schema
 from cape.show import Figure, Intervals, Mark, Shown, Table
@@ -16,42 +17,9 @@ from cape.show.plain import plain
 from cape.stats.estimates import Estimate, is_unknown
 from cape.stats.welch import MeansTest
 
-__all__ = ["Comparison", "DifferenceModel"]
+__all__ = ["DifferenceModel"]
 
 _LEAST = 3  # rows of a group that can be tested
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One column: the mean of each group, and the difference of each two with its test.
-
-    `overall` tests that all means are equal. A test is None where noise hides a group.
-    """
-
-    column: str
-    means: tuple[Estimate, ...]
-    differences: tuple[Estimate, ...]
-    standardised: tuple[Estimate, ...]
-    tests: tuple[MeansTest | None, ...]
-    overall: MeansTest | None
-    contrasts: tuple[tuple[Estimate, MeansTest | None], ...] = ()
-
-    @property
-    def estimates(self) -> list[Estimate]:
-        """All estimates of the column."""
-        found = (estimate for estimate, _ in self.contrasts)
-        return [*self.means, *self.differences, *self.standardised, *found]
-
-    @property
-    def adjusted(self) -> tuple[float | None, ...]:
-        """The P values of the differences, adjusted for their number (Holm); those that are hidden count."""
-        found: list[float | None] = [None] * len(self.tests)
-        known = sorted((test.p_value, place) for place, test in enumerate(self.tests) if test is not None)
-        most = 0.0
-        for rank, (p, place) in enumerate(known):
-            most = max(most, min((len(self.tests) - rank) * p, 1.0))
-            found[place] = most
-        return tuple(found)
 
 
 @dataclass(frozen=True, repr=False)

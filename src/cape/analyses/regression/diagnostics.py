@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import entr, ndtri
 
 from cape.analyses.regression.likelihoods import Likelihood
-from cape.analyses.regression.score_regression import Fitted
+from cape.analyses.regression.score_regression_estimate import Fitted
 from cape.blocks.families import Family, NegativeBinomial
 from cape.core.arrays import Floats
 from cape.stats.estimates import Estimate, unknown

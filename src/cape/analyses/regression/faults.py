@@ -9,6 +9,7 @@ Tested in tests/unit/analyses/test_faults.py.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from cape.analyses.empty import nobody
 from cape.analyses.regression.joint import Joint
 from cape.analyses.regression.marginals import Marginals
 from cape.core.arrays import Floats
+from cape.core.errors import TooNoisyWarning, outside
 from cape.data import Schema
 from cape.engine.arguments import joined
 from cape.stats.capping import Marginal
@@ -31,6 +33,7 @@ __all__ = [
     "target_fault",
     "together",
     "unvaried",
+    "warn",
 ]
 
 _SURE = 5.0  # standard errors: a column whose coefficient is so far from 0 surely varies
@@ -44,6 +47,11 @@ def sentence(text: str, names: Collection[str] = ()) -> str:
     """Return a text as a sentence of its own; one of these names keeps its first letter."""
     start = text[0] if text.startswith(tuple(names)) and names else text[0].upper()
     return start + text[1:] + ("" if text.endswith((".", "?")) else ".")
+
+
+def warn(text: str) -> None:
+    """Warn that noise hides something."""
+    warnings.warn(text, TooNoisyWarning, stacklevel=outside())
 
 
 def unvaried(
@@ -62,7 +70,8 @@ def unvaried(
         if between and all(abs(joint.values[i]) < _SURE * errors[i] for i in places):
             found.append(
                 f"{schema.label(name)} lies {between} in all rows, as far as is seen: if it does not vary, "
-                "nothing can be said of its coefficient. Drop it, or give it narrower bounds."
+                "its coefficient and its P say nothing. Drop it, give it narrower bounds, or make it a "
+                "category if it has few values."
             )
     return found
 
@@ -196,10 +205,9 @@ def separated(
 
 def _one_bin(one: Marginal, schema: Schema, name: str) -> str:
     """Return between what numbers all rows lie, if that is one bin; empty if it is not."""
-    at = np.flatnonzero(one.weights > 0)
-    if len(at) != 1:
+    if one.only is None:
         return ""
-    low, high = float(one.edges[at[0]]), float(one.edges[at[0] + 1])
+    low, high = one.only
     unit = getattr(schema[name], "unit", None)
     return f"between {low:.4g} and {high:.4g}" + (f" {unit}" if unit else "")
 

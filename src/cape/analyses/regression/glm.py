@@ -1,9 +1,10 @@
 """Generalised linear models: a target of one of several families, whose mean is linear in the features by a
 link.
 
-`scores` says what is asked for, how far one row moves it, and what is made of the answers; `families` what a
-row's target says, and how it is clipped; `likelihoods` what is made of a family between steps. All that
-follows a released sum is post-processing.
+`score_stages` says what is asked for, `score_query` how far one row moves it, and
+`score_regression_estimate` what is made of the answers; `cape.blocks.families` what a row's target says, and
+how it is clipped; `likelihoods` what is made of a family between steps. All that follows a released sum is
+post-processing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from cape.analyses.regression.glm_model import GLMModel
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
 from cape.analyses.regression.marginals import Marginals, weight_share
 from cape.analyses.regression.multinomial import ChoiceRegression
-from cape.analyses.regression.score_regression import Fitted, ScoreRegression, score_arguments
+from cape.analyses.regression.score_arguments import score_arguments
+from cape.analyses.regression.score_regression import ScoreRegression
+from cape.analyses.regression.score_regression_estimate import Fitted
+from cape.analyses.regression.spreading import Spreading, spreading
 from cape.blocks import Design, Scores
 from cape.blocks.families import Family
 from cape.blocks.typical import Shape, steepest
@@ -314,8 +318,24 @@ class GLM(ScoreRegression):
             fitted.means,
             self._faults(fitted),
             steps[-1].count_noise,
+            self._spreading(steps),
         )
         return AnalysisResult(kept, model)
+
+    def _note(self, fitted: Fitted) -> str:
+        """Return what the estimates are; those of a negative binomial rest on an alpha that is not theirs."""
+        note = super()._note(fitted)
+        if self.family != "negative-binomial":
+            return note
+        most, at = "Maximum-likelihood estimates", "for an alpha that is estimated by moments"
+        return note.replace(most, f"{most} {at}")
+
+    def _spreading(self, steps: list[ScoreStep]) -> Spreading | None:
+        """Return how scores spread; rows that count in unequal shares say nothing of it."""
+        if self.weights is not None:
+            return None
+        dispersed = bool(self.likelihood.dispersed) and self.family != "poisson"
+        return spreading(steps, self.falls[self.cap != "auto"], dispersed=dispersed)
 
     def _explained(
         self, deviance: Estimate, last: ScoreStep, marginals: Marginals | None, fitted: Fitted

@@ -15,9 +15,10 @@ from cape.analyses.regression.effects import effect_table, forest, plainly, rati
 from cape.analyses.regression.joint import Joint, Tested, WaldTest
 from cape.analyses.regression.likelihoods import LIKELIHOODS, Likelihood
 from cape.analyses.regression.limited import NOTHING, Limited
-from cape.analyses.regression.misfit import misfit_of
+from cape.analyses.regression.misfit import misfit_of, spread_misfit
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
+from cape.analyses.regression.spreading import Spreading
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core.arrays import Floats
@@ -55,6 +56,7 @@ class GLMModel(Tested, Portable):
         means: released means of numeric features: where the reference is.
         faults: what is wrong with the data or the fit, in sentences.
         count_noise: the noise in the number of rows, 0 if that is public.
+        spreading: how scores spread beside what the model says; None where that is not seen.
     """
 
     target: str
@@ -78,6 +80,7 @@ class GLMModel(Tested, Portable):
     means: tuple[tuple[str, float], ...] = ()
     faults: tuple[str, ...] = ()
     count_noise: float = 0.0
+    spreading: Spreading | None = None
 
     @property
     def _likelihood(self) -> Likelihood:
@@ -197,7 +200,8 @@ class GLMModel(Tested, Portable):
     @property
     def misfit(self) -> str:
         """A sentence where the family certainly does not fit, with what to ask instead; else nothing."""
-        return misfit_of(self.family, self.dispersion, self.deviance, self.count)
+        found = misfit_of(self.family, self.dispersion, self.deviance, self.count)
+        return found or spread_misfit(self.family, self._predictor, self.spreading)
 
     def _mean(self, predictor: float) -> float:
         return float(self._likelihood.made(1.0).mean(np.array([predictor]))[0])
@@ -237,9 +241,14 @@ def _ends(estimate: Estimate) -> tuple[float, float] | None:
 def _said(estimate: Estimate) -> str:
     low, high = estimate.interval()
     if estimate.label == ALPHA:
-        return f"{ALPHA} {number(estimate.value)} (found by earlier steps, and held fixed in the last)"
+        return (
+            f"{ALPHA} {number(estimate.value)} (by moments, the spread of scores in earlier steps, and held "
+            "fixed in the last)"
+        )
     if isinstance(estimate.at, AtLeast):
         return f"{estimate.label} {number(estimate.value)} (at least {number(low)})"
+    if estimate.value <= estimate.within[0] and estimate.privacy and math.isfinite(high):
+        return f"{estimate.label} at most {number(high)}"
     if not high - low < math.inf or estimate.at is not None:
         return f"{estimate.label} not known"
     return f"{estimate.label} {number(estimate.value)} ({number(low)} to {number(high)})"

@@ -16,7 +16,7 @@ __all__ = ["NOTHING", "Capped", "Limited"]
 _SMALL = 0.05  # of a standard error: not worth a sentence about a coefficient
 _FEW = 0.5
 _Z = 1.64  # 95% are below
-_UNSURE = 2.0  # times a share: noise that is worth a word
+_UNSURE = 1.5  # times a share: noise that is worth a word
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,16 @@ class Capped:
         for end, side, share in ((self.low, "below", self.below), (self.high, "above", self.above)):
             if end is not None:
                 at = f"{rounded(end, max(abs(end), 1e-12) / 20)}{beside}"
-                most = min(share + _Z * self.doubt, 1.0)
-                unsure = f", at most {most:.0%}" if most > _UNSURE * share else ""
-                ends.append(f"{side} {at} (about {share:.1%} of rows{unsure}) as {at}")
+                ends.append(f"{side} {at} ({self._rows(share)}) as {at}")
         return f"{schema.label(self.column)} {joined(ends)}"
+
+    def _rows(self, share: float) -> str:
+        """Return how many rows that is: at most what noise leaves, where it hides whether there are any."""
+        most = min(share + _Z * self.doubt, 1.0)
+        if share <= _Z * self.doubt:
+            return f"at most {most:.1%} of rows"
+        unsure = f", at most {most:.1%}" if most > _UNSURE * share else ""
+        return f"about {share:.1%} of rows{unsure}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

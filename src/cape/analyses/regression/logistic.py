@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+from cape.analyses.regression.faults import warn
 from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.logistic_model import LogisticModel
 from cape.analyses.regression.marginals import Marginals
-from cape.analyses.regression.score_regression import ScoreRegression, score_arguments, warn
+from cape.analyses.regression.score_arguments import score_arguments
+from cape.analyses.regression.score_regression import ScoreRegression
+from cape.analyses.regression.spreading import spreading
 from cape.blocks import Design
 from cape.blocks.families import Family, Logit
 from cape.core import check
@@ -142,6 +145,7 @@ class LogisticRegression(ScoreRegression):
             fitted.means,
             faults,
             steps[-1].count_noise,
+            spreading(steps, self.falls[self.cap != "auto"]),
         )
         return AnalysisResult(kept, model)
 

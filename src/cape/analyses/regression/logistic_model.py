@@ -14,8 +14,10 @@ from scipy.special import expit
 from cape.analyses.regression.effects import effect_table, effects, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.limited import NOTHING, Limited
+from cape.analyses.regression.misfit import spread_misfit
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import Reference, reference
+from cape.analyses.regression.spreading import Spreading
 from cape.blocks.design import Design
 from cape.blocks.units import Units
 from cape.core import check
@@ -48,6 +50,7 @@ class LogisticModel(Tested, Portable):
         means: released means of numeric features: where the reference is.
         faults: what is wrong with the data or the fit, in sentences.
         count_noise: the noise in the number of rows, 0 if that is public.
+        spreading: how scores spread beside what the model says; None where that is not seen.
     """
 
     link: ClassVar[str] = "logit"
@@ -68,6 +71,7 @@ class LogisticModel(Tested, Portable):
     means: tuple[tuple[str, float], ...] = ()
     faults: tuple[str, ...] = ()
     count_noise: float = 0.0
+    spreading: Spreading | None = None
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -135,11 +139,16 @@ class LogisticModel(Tested, Portable):
 
     def notes(self) -> Sequence[str]:
         """Return the prediction at reference, the share of the second class, and what the estimates are."""
-        found = [self.calibration] if self.calibration else []
+        found = [each for each in (self.calibration, self.misfit) if each]
         if self.reference is not None:
             what = f"the probability of {self.schema.label(self.target)} = {self.classes[1]}"
             found.insert(0, self.reference.said(what, lambda log_odds: float(expit(log_odds))))
         return [*self.faults, *found, *self.limited.notes(self.schema, self.count)]
+
+    @property
+    def misfit(self) -> str:
+        """A sentence where the model certainly does not hold, with what to ask instead; else nothing."""
+        return spread_misfit("binomial", "log-odds", self.spreading)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients and ratios per what `per` says, predictions per unit."""
@@ -157,5 +166,6 @@ class LogisticModel(Tested, Portable):
                 "covariance": self.covariance.to_dict(),
                 "limited": self.limited.to_dict(),
                 "faults": list(self.faults),
+                "misfit": self.misfit or None,
             }
         )

@@ -1,6 +1,6 @@
 """Regressions of a target of several categories: multinomial logits, and proportional odds.
 
-Steps are those of `score_regression`; scores are those of `cape.blocks.choices`, and how far one row moves
+Steps are those of `score_stages`; scores are those of `cape.blocks.choices`, and how far one row moves
 them is proved in `multinomial_query`. Steps start at the shares of the categories, as the first stage
 released them, with every slope 0. All that follows a released sum is post-processing.
 Tested in tests/unit/analyses/regression/test_multinomial.py.
@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import expit, logit
 
+from cape.analyses.regression.faults import warn
 from cape.analyses.regression.inference import largest
 from cape.analyses.regression.joint import rows_of
 from cape.analyses.regression.marginals import Cap, Marginals, weight_share, whitening
@@ -24,15 +25,9 @@ from cape.analyses.regression.multinomial_model import ChoiceModel
 from cape.analyses.regression.multinomial_proportions import fit_of, probabilities, unseen, unseen_labels
 from cape.analyses.regression.multinomial_query import choice_query, moved
 from cape.analyses.regression.score_query import Parts
-from cape.analyses.regression.score_regression import (
-    MOST_MOVED,
-    Fitted,
-    Named,
-    Scored,
-    ScoreRegression,
-    plain_design,
-    warn,
-)
+from cape.analyses.regression.score_regression import MOST_MOVED, ScoreRegression
+from cape.analyses.regression.score_regression_estimate import Fitted, Named, Scored, plain_design
+from cape.analyses.regression.spreading import spreading
 from cape.blocks import Choices, Design, typical
 from cape.blocks.choices import LEAST_GAP, Model
 from cape.blocks.units import Units
@@ -322,6 +317,7 @@ class ChoiceRegression(ScoreRegression):
             fitted.limited,
             self._faults(fitted, empty),
             steps[-1].count_noise,
+            None if self.weights is not None or empty else spreading(steps, self.falls[self.cap != "auto"]),
         )
         return AnalysisResult(fitted.estimates, model)
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from cape.analyses.regression.effects import effect_table, forest, plainly, ratios_of
 from cape.analyses.regression.joint import Joint, Rows, Tested, WaldTest
 from cape.analyses.regression.limited import Limited
+from cape.analyses.regression.misfit import spread_misfit
 from cape.analyses.regression.multinomial_proportions import probabilities
+from cape.analyses.regression.spreading import Spreading
 from cape.blocks.choices import Model
 from cape.blocks.design import Design
 from cape.blocks.units import Units
@@ -55,6 +57,7 @@ class ChoiceModel(Tested, Shown):
         limited: what was capped and shortened.
         faults: what is wrong with the data or the fit, in sentences.
         count_noise: the noise in the number of rows, 0 if that is public.
+        spreading: how scores spread beside what the model says; None where that is not seen.
     """
 
     target: str
@@ -73,6 +76,7 @@ class ChoiceModel(Tested, Shown):
     limited: Limited
     faults: tuple[str, ...] = ()
     count_noise: float = 0.0
+    spreading: Spreading | None = None
 
     def describe(self) -> str:
         """Return what was done, where the analysis said what might be."""
@@ -147,9 +151,15 @@ class ChoiceModel(Tested, Shown):
             self.calibration,
             _KINDS[self.family],
             fit,
+            *([self.misfit] if self.misfit else []),
             "Standard errors are robust: they do not assume that the model is right.",
             *self.limited.notes(self.schema, self.count),
         ]
+
+    @property
+    def misfit(self) -> str:
+        """A sentence where the model certainly does not hold, with what to ask instead; else nothing."""
+        return spread_misfit(self.family, "log-odds", self.spreading)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: coefficients per what `per` says."""
@@ -168,5 +178,6 @@ class ChoiceModel(Tested, Shown):
                 "covariance": self.covariance.to_dict(),
                 "limited": self.limited.to_dict(),
                 "faults": [*([self.empty] if self.empty else []), *self.faults],
+                "misfit": self.misfit or None,
             }
         )

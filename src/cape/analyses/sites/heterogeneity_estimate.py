@@ -8,12 +8,78 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cape.analyses.sites.heterogeneity_model import Quantity
 from cape.analyses.sites.site_effects import SiteEffects
+from cape.show.tables import Estimated
 from cape.stats.estimates import Estimate, unknown
 from cape.stats.meta_analysis import Synthesis
 
-__all__ = ["quantity"]
+__all__ = ["Quantity", "quantity", "site_of"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One quantity: at each site, of all of them together, and without each in turn.
+
+    Attributes:
+        label: what it is.
+        columns: those of which a site must have enough rows.
+        sites: the estimate of each site.
+        synthesis: what they say together; None if fewer than two are known.
+        combined: fixed effect, random effects, prediction, tau² and I².
+        without: the mean of random effects without each site; empty if there are two.
+    """
+
+    label: str
+    columns: tuple[str, ...]
+    sites: tuple[Estimate, ...]
+    synthesis: Synthesis | None
+    combined: tuple[Estimate, ...]
+    without: tuple[Estimate, ...]
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """All of its numbers."""
+        return (*self.sites, *self.combined, *self.without)
+
+    @property
+    def fixed(self) -> Estimate:
+        """The effect that all sites share, if they agree."""
+        return self.combined[0]
+
+    @property
+    def random(self) -> Estimate:
+        """The mean of the effects of all sites that there could be."""
+        return self.combined[1]
+
+    @property
+    def prediction(self) -> Estimate:
+        """The effect at a new site."""
+        return self.combined[2]
+
+    @property
+    def tau2(self) -> Estimate:
+        """The variance between sites."""
+        return self.combined[3]
+
+    @property
+    def i2(self) -> Estimate:
+        """The part of the variance of sites' estimates, noise left out, that is due to differences."""
+        return self.combined[4]
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The part that each site has in the mean of random effects; 0 where noise hides it."""
+        if self.synthesis is None:
+            return (0.0,) * len(self.sites)
+        tau2 = self.synthesis.tau2
+        held = {each.site: 1 / (each.total + tau2) for each in self.synthesis.effects}
+        total = sum(held.values())
+        return tuple(held.get(site_of(each), 0.0) / total for each in self.sites)
+
+
+def site_of(estimate: Estimated) -> str:
+    """Return the site that a label names."""
+    return estimate.label.rpartition(" | ")[2].partition("=")[2]
 
 
 def quantity(found: SiteEffects) -> Quantity:
@@ -26,7 +92,7 @@ def quantity(found: SiteEffects) -> Quantity:
     all_of_them = Synthesis(known, ((high - low) / 2) ** 2)
     without = []
     for estimate in found.estimates if len(found.estimates) > 2 else ():  # of two, one would be left
-        site = estimate.label.rpartition(" | ")[2].partition("=")[2]
+        site = site_of(estimate)
         rest, written = all_of_them.without(site), f"{label} | without {site}"
         without.append(unknown(written, *ends) if rest.many < 2 else _mean(written, rest, found.within))
     if len(known) < 2:

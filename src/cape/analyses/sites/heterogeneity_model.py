@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cape.analyses.regression.effects import Effect, effects
+from cape.analyses.sites.heterogeneity_estimate import Quantity, site_of
 from cape.data import Schema
 from cape.data.schema import SITE
 from cape.engine.arguments import joined
@@ -16,77 +17,15 @@ from cape.show.figures import KEY, extent, strip
 from cape.show.numbers import LEVEL, between, number, p_said, rounded
 from cape.show.plain import plain
 from cape.show.tables import Estimated
-from cape.stats.estimates import Estimate, is_unknown
-from cape.stats.meta_analysis import Synthesis
+from cape.stats.estimates import is_unknown
 
-__all__ = ["HeterogeneityModel", "Quantity", "forest_rows", "published"]
+__all__ = ["HeterogeneityModel", "forest_rows", "published"]
 
 _CAPTION = (
     f"Squares are sites, larger where they count for more, with {LEVEL:.0%} intervals; {KEY} marks the part "
     "of an interval that privacy noise makes. Diamonds are what all sites say together; the last line is the "
     "prediction interval for the effect at a new site."
 )
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """One quantity: at each site, of all of them together, and without each in turn.
-
-    Attributes:
-        label: what it is.
-        columns: those of which a site must have enough rows.
-        sites: the estimate of each site.
-        synthesis: what they say together; None if fewer than two are known.
-        combined: fixed effect, random effects, prediction, tau² and I².
-        without: the mean of random effects without each site; empty if there are two.
-    """
-
-    label: str
-    columns: tuple[str, ...]
-    sites: tuple[Estimate, ...]
-    synthesis: Synthesis | None
-    combined: tuple[Estimate, ...]
-    without: tuple[Estimate, ...]
-
-    @property
-    def estimates(self) -> tuple[Estimate, ...]:
-        """All of its numbers."""
-        return (*self.sites, *self.combined, *self.without)
-
-    @property
-    def fixed(self) -> Estimate:
-        """The effect that all sites share, if they agree."""
-        return self.combined[0]
-
-    @property
-    def random(self) -> Estimate:
-        """The mean of the effects of all sites that there could be."""
-        return self.combined[1]
-
-    @property
-    def prediction(self) -> Estimate:
-        """The effect at a new site."""
-        return self.combined[2]
-
-    @property
-    def tau2(self) -> Estimate:
-        """The variance between sites."""
-        return self.combined[3]
-
-    @property
-    def i2(self) -> Estimate:
-        """The part of the variance of sites' estimates, noise left out, that is due to differences."""
-        return self.combined[4]
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """The part that each site has in the mean of random effects; 0 where noise hides it."""
-        if self.synthesis is None:
-            return (0.0,) * len(self.sites)
-        tau2 = self.synthesis.tau2
-        held = {each.site: 1 / (each.total + tau2) for each in self.synthesis.effects}
-        total = sum(held.values())
-        return tuple(held.get(_behind(each), 0.0) / total for each in self.sites)
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,7 +87,7 @@ class HeterogeneityModel(Shown):
     def _said(self, each: Quantity) -> list[str]:
         """Return the test of one quantity, and of which sites nothing is known."""
         title = self._shown(each)[0]
-        hidden = [_behind(site) for site, weight in zip(each.sites, each.weights, strict=True) if weight == 0]
+        hidden = [site_of(site) for site, weight in zip(each.sites, each.weights, strict=True) if weight == 0]
         needed = f"with {joined([self.schema.label(name) for name in each.columns])}"
         varied = ", or too little variation in them" if self.slopes else ""
         too_few = f"{joined(hidden)}: too few rows {needed} to be told from noise, or none{varied}"
@@ -178,11 +117,6 @@ def published(what: str, by: str) -> str:
     return f"The {what} of each value of {by} are now public, under its name."
 
 
-def _behind(estimate: Estimated) -> str:
-    """Return the site that a label names."""
-    return estimate.label.rpartition(" | ")[2].partition("=")[2]
-
-
 def _after(estimate: Estimated) -> str:
     return estimate.label.rpartition(" | ")[2]
 
@@ -209,7 +143,7 @@ def _value(each: Effect) -> str:
 
 
 def _forest_table(each: Quantity, title: str, shown: Mapping[str, Effect]) -> Table:
-    marks = [(Mark.of(shown[site.label], _behind(site)), shown[site.label], "■") for site in each.sites]
+    marks = [(Mark.of(shown[site.label], site_of(site)), shown[site.label], "■") for site in each.sites]
     marks += [(Mark.of(shown[e.label], _after(e)), shown[e.label], "◆") for e in (each.fixed, each.random)]
     new = shown[each.prediction.label]
     marks.append((Mark.of(new, _after(new)), new, ""))
@@ -232,7 +166,7 @@ def _without_table(each: Quantity, shown: Mapping[str, Effect]) -> Table:
 
 def _panel(each: Quantity, title: str, shown: Mapping[str, Effect]) -> Forest:
     return Forest(
-        tuple(Mark.of(shown[site.label], _behind(site)) for site in each.sites),
+        tuple(Mark.of(shown[site.label], site_of(site)) for site in each.sites),
         each.weights,
         tuple(Mark.of(shown[e.label], _after(e)) for e in (each.fixed, each.random)),
         title,
@@ -247,7 +181,7 @@ def _plainly(each: Quantity) -> dict[str, Any]:
         "q": None if test is None else test.statistic,
         "freedom": None if test is None else list(test.freedom),
         "p": None if test is None else test.p_value,
-        "weights": {_behind(site): part for site, part in zip(each.sites, each.weights, strict=True)},
+        "weights": {site_of(site): part for site, part in zip(each.sites, each.weights, strict=True)},
         "tau2": each.tau2.value,
         "i2": each.i2.value,
     }

@@ -17,7 +17,8 @@ from cape.analyses.regression.marginals import Cap, Marginals, check_cap, checke
 from cape.analyses.sites.mixed_likelihood import MixedFit, fit
 from cape.analyses.sites.mixed_model import MixedEffectsModel
 from cape.analyses.sites.mixed_observed import observed
-from cape.analyses.sites.mixed_steps import PARTS, SHARES, Point, Step, cap_of, first_point, next_point
+from cape.analyses.sites.mixed_points import PARTS, SHARES, Point, cap_of, first_point
+from cape.analyses.sites.mixed_steps import Step, next_point
 from cape.analyses.sites.site_scores import SiteScoreSums, site_score_query
 from cape.analyses.sites.site_sums import require_groups
 from cape.blocks import Design, typical
@@ -61,7 +62,8 @@ class MixedModel(Analysis):
     said. Then scores are asked for, four times, each at better coefficients of each site: residuals times
     features that are centred at each site and whitened. Scores that are longer than a bound are shortened to
     it; a histogram of their lengths says which bound makes the whole error smallest, and what it left out
-    counts in intervals. See `mixed_steps`, and `mixed_observed` for what is made of the last.
+    counts in intervals. See `mixed_points` and `mixed_steps`, and `mixed_observed` for what is made of the
+    last.
 
     *What becomes public.* Each site's number of rows (unless that is public), its scores of its own effects,
     their spread, and their products with features; all else is summed over all sites. A row touches the sums

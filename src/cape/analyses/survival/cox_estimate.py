@@ -66,7 +66,7 @@ class Estimated:
     def errors(self) -> Errors:
         """The weights of x with the covariances of their errors."""
         possible = largest(self.units, self.moved)
-        found = errors(self.last.step, possible, BENT)
+        found = errors(self.last.step, possible, BENT, alike=False)
         if self.fit.clear:
             return found
         return replace(found, hidden=np.diag(possible**2), pull=np.eye(len(possible)))

@@ -15,10 +15,9 @@ from typing import Self
 
 import numpy as np
 
-from cape.analyses.regression.faults import events_only, sentence
+from cape.analyses.regression.faults import events_only, sentence, warn
 from cape.analyses.regression.joint import Joint, rows_of
 from cape.analyses.regression.limited import Limited
-from cape.analyses.regression.score_regression import warn
 from cape.analyses.survival.cox import Cox
 from cape.analyses.survival.cox_estimate import CoxBaseline, concordance
 from cape.analyses.survival.cox_model import CoxModel

@@ -1,6 +1,6 @@
 """Weibull and exponential regression of times to an event, from whole clipped scores.
 
-Steps are those of `cape.analyses.regression.score_regression`, beside whose first stage rows are counted by
+Steps are those of `cape.analyses.regression.score_stages`, beside whose first stage rows are counted by
 event and time (`parametric_start`); scores are those of `cape.blocks.law_scores`. All that follows a released
 sum is post-processing.
 """
@@ -14,20 +14,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cape.analyses.regression.faults import no_events, sentence
+from cape.analyses.regression.faults import no_events, sentence, warn
 from cape.analyses.regression.inference import largest
 from cape.analyses.regression.joint import rows_of
 from cape.analyses.regression.marginals import Marginals, marginals_query
 from cape.analyses.regression.multinomial_query import choice_query, moved
+from cape.analyses.regression.score_arguments import score_arguments
 from cape.analyses.regression.score_query import Parts, check_few
-from cape.analyses.regression.score_regression import (
-    Fitted,
-    Named,
-    Scored,
-    ScoreRegression,
-    score_arguments,
-    warn,
-)
+from cape.analyses.regression.score_regression import ScoreRegression
+from cape.analyses.regression.score_regression_estimate import Fitted, Named, Scored
 from cape.analyses.survival.cox_separated import LOWER, Separated, opened
 from cape.analyses.survival.parametric_model import Law, SurvivalRegressionModel
 from cape.analyses.survival.parametric_separated import values_without_events

@@ -8,7 +8,7 @@ from cape.engine.arguments import joined
 from cape.show.numbers import count
 
 if TYPE_CHECKING:
-    from cape.analyses.synthetic.model import SyntheticModel
+    from cape.analyses.synthetic.synthetic_model import SyntheticModel
     from cape.engine.result import Release
 
 __all__ = ["data_card"]

@@ -20,7 +20,7 @@ from cape.stats.together import by_lower_end
 if TYPE_CHECKING:
     import polars as pl
 
-    from cape.analyses.synthetic.model import SyntheticModel
+    from cape.analyses.synthetic.synthetic_model import SyntheticModel
 
 __all__ = ["Association", "associations", "evaluated"]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cape.analyses.synthetic.model import SyntheticModel, cells
+from cape.analyses.synthetic.synthetic_model import SyntheticModel, cells
 from cape.analyses.tables.marginals import Levels
 from cape.core import check
 from cape.core.arrays import Floats, Integers

@@ -29,7 +29,7 @@ from scipy.sparse import csr_array
 
 from cape.analyses.synthetic.influence import Drawn, Nodes
 from cape.analyses.synthetic.measured import Measured, Stage
-from cape.analyses.synthetic.model import SyntheticModel
+from cape.analyses.synthetic.synthetic_model import SyntheticModel
 from cape.core.arrays import Floats, Integers
 from cape.stats.simulation import Random
 

@@ -24,7 +24,7 @@ from cape.analyses.synthetic.choices import (
 from cape.analyses.synthetic.facts import Facts, determined_by, impossible_cells
 from cape.analyses.synthetic.fit import require_mbi
 from cape.analyses.synthetic.measured import Measured, Stage
-from cape.analyses.synthetic.model import SyntheticModel
+from cape.analyses.synthetic.synthetic_model import SyntheticModel
 from cape.analyses.tables.tables import Tables, cut
 from cape.blocks import Axis, Merged
 from cape.blocks.residuals import levels

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cape.analyses.tables.marginals import Measured, Workload, ask, spans
-from cape.analyses.tables.model import TablesModel
 from cape.analyses.tables.plan import expected_errors, refuse_if_large
+from cape.analyses.tables.tables_model import TablesModel
 from cape.analyses.tables.whole_tables import ask_whole, measured_whole
 from cape.blocks import Axis
 from cape.blocks.bins import rising

@@ -8,7 +8,7 @@ where floor((x - start) / width) alone is right at every edge and just below it,
 because it never falls either. Nothing overflows or divides by zero, so that no cell is an error. A study
 names its derived columns as it likes, and many databases take Age for age, or cut a long name short: so
 statements number columns, and no name but those of the table's own columns stands in them.
-Tested in tests/unit/databases/test_same.py.
+Tested in tests/unit/data/databases/test_same.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A block that does not say how it is computed there, a sample of rows, a column t
 otherwise than the site, and columns derived from derived ones that would become too long (most databases
 write each out where the next one mentions it) make it one pass over the rows at the site, for all blocks of
 the call.
-Tested in tests/unit/databases/test_same.py and tests/unit/blocks/test_backends.py.
+Tested in tests/unit/data/databases/test_same.py and tests/unit/blocks/test_backends.py.
 """
 
 from __future__ import annotations

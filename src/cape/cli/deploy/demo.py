@@ -93,7 +93,7 @@ def demo(
 
 
 def _play(folder: Path, as_json: bool) -> None:
-    from cape.cli.submit import Terms, run_study
+    from cape.cli.submit_action import Terms, run_study
     from cape.coordinator import CoordinatorFolder
     from cape.flare.rehearsal import Rehearsal
     from cape.study import Study

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from cape.app import words
 from cape.cli import screen
-from cape.cli.check import show
+from cape.cli.check_action import show
 from cape.cli.options import AsJson
 from cape.cli.site.reach import Folder, Socket, reach
 from cape.cli.site.verdicts import verdict_table

@@ -5,7 +5,7 @@ Reason. Doubles are written as the shortest decimal that reads back as the same 
 database reads as a double (a plain decimal is a DECIMAL in most of them); SQLite, which does not round
 decimals correctly, gets them as parameters. Texts are compared byte by byte, whatever the collation of a
 column: MariaDB's default one ignores case, accents and blanks at the end.
-Tested in tests/unit/databases/.
+Tested in tests/unit/data/databases/.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ without a part that writes.
 What this cannot promise is that a database reads every text as sqlglot does. Those that compute sums are held
 to it by themselves besides: read-only transactions, one prepared statement, no other file. For any other,
 give a user who may read and nothing else.
-Tested in tests/unit/databases/test_queries_only.py.
+Tested in tests/unit/data/databases/test_queries_only.py.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ Tested in tests/unit/desk/test_app.py and test_routes.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -20,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cape.desk.access.limits import Limits
 from cape.site.decide.grant import story
 
-__all__ = ["POLICY", "Guard", "same_origin"]
+__all__ = ["POLICY", "Guard"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -101,17 +100,6 @@ class Guard:
         if not (self._limits.all.take() and self._limits.each.take(address)):
             return _say(429, "Too many requests; wait a few seconds.")
         return None
-
-
-def same_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether the browser says that a page of this desk sent a form, or says nothing about it."""
-    fetched, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if fetched is not None:
-        return fetched == "same-origin"
-    try:
-        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
-    except ValueError:
-        return False
 
 
 def _say(status: int, sentence: str) -> PlainTextResponse:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 import cape
+from cape.analyses.regression.glm_model import _said
 from cape.analyses.regression.joint import WaldTest
 from cape.analyses.regression.misfit import hazards_misfit, misfit_of
 from cape.noise import SecureStream
@@ -79,12 +81,22 @@ def test_counts_of_their_family_are_not(kind, family, rows, epsilon):
 def test_what_noise_could_make_is_not_told():
     wide = Estimate("dispersion", 4.0, 0.1, 2.0)
     assert misfit_of("poisson", wide, Estimate("deviance", 9000.0, 0.0, 400.0), 1000.0) == ""
+    # where the interval beside the table lies beyond, however wide it is, so does the sentence
+    far = Estimate("dispersion", 17.66, 0.1, 6.73)
+    assert f"at least {far.interval()[0]:.3f}" in misfit_of("poisson", far, wide, 1000.0)
     assert "at least 3.8" in misfit_of("poisson", Estimate("dispersion", 4.0, 0.1, 0.0), wide, 1000.0)
     for family in ("poisson", "negative-binomial"):
         for noise in (0.0, 100.0):  # beside noise it is the deviance of means that are off
             told = misfit_of(family, None, Estimate("deviance", 2000.0, 0.0, noise), 1000.0)
             assert ("at least 2" in told) == (noise == 0)
     assert misfit_of("gamma", wide, Estimate("deviance", 1e9, 0.0, 0.0), 10.0) == ""
+
+
+def test_a_deviance_that_noise_hides_is_a_bound():
+    hidden = Estimate("deviance", 0.0, 0.0, 21_100.0, (0.0, math.inf))
+    assert _said(hidden) == "deviance at most 41,355"
+    assert _said(replace(hidden, value=90_000.0)) == "deviance 90,000 (48,645 to 131,355)"
+    assert _said(replace(hidden, privacy=0.0)) == "deviance 0 (0 to 0)"
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
@@ -96,7 +108,10 @@ def test_without_noise_alpha_settles(alpha):
     release = released(cape.GLM("n", ["x"], family="negative-binomial", cap="none"), columns, "none")
     assert release.model.dispersion.value == pytest.approx(alpha, rel=0.15)
     assert release.model.to_dict()["dispersion"]["interval"] is None
-    assert "held fixed in the last" in " ".join(release.notes())
+    notes = " ".join(release.notes())
+    assert "held fixed in the last" in notes
+    # whose coefficients are the likeliest at that alpha only
+    assert "Maximum-likelihood estimates for an alpha that is estimated by moments." in notes
 
 
 def people(crossing, rows=4000):

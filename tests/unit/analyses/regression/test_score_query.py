@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cape.analyses.regression.glm import GLM
 from cape.analyses.regression.marginals import marginals_query
 from cape.analyses.regression.score_query import Parts, score_query
-from cape.analyses.regression.score_regression import ROUNDS
+from cape.analyses.regression.score_rounds import ROUNDS
 from cape.blocks import Design, Scores
 from cape.blocks.families import Gaussian, Logit, Poisson
 from cape.blocks.table import Table

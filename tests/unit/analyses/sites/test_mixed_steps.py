@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cape.analyses.sites.mixed_steps import PARTS, SHARES, Step, first_point, next_point
+from cape.analyses.sites.mixed_points import PARTS, SHARES, first_point
+from cape.analyses.sites.mixed_steps import Step, next_point
 from cape.analyses.sites.site_scores import SiteScoreSums, site_score_query
 from cape.blocks import Design
 from cape.data import Number, Schema

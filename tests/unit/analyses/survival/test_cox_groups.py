@@ -134,11 +134,12 @@ def test_a_plan_has_the_noise_of_a_release():
 
 
 def test_the_number_of_events_has_no_bias_and_is_said_to_be_noisy():
-    z = []
+    z, about = [], 0
     for seed in range(20):
         frame = people(900, seed)
         model = consortium(frame).release(Cox("years", "died", ["arm"]), share=0.3).model
         z.append((model.events - (frame["died"] == "yes").sum()) / model.events_noise)
+        about += "(about " in model.title
     assert abs(np.mean(z)) < 0.8
     assert np.abs(z).max() < 4
-    assert "(about " in model.title
+    assert about > 10  # in others noise may hide whether there are any

@@ -252,7 +252,7 @@ def test_a_quantile_that_is_not_reached_is_the_last_edge_with_an_open_interval()
     median = next(row for row in release.tables()[0].rows if "median" in row[0])
     assert median[1] == "not reached"
     assert median[2].endswith("to not reached")
-    assert median[3:] == ("", "")
+    assert set(median[3:]) == {""}
 
 
 def test_a_median_without_an_upper_end_has_no_standard_error():
@@ -263,7 +263,7 @@ def test_a_median_without_an_upper_end_has_no_standard_error():
     (median,) = [row for row in release.tables()[0].rows if "median" in row[0]]
     assert float(median[1]) == pytest.approx(found.value, rel=0.01)
     assert median[2].endswith("to not reached")
-    assert median[3:] == ("", "")
+    assert set(median[3:]) == {""}
     assert any("Not reached: not by 6" in note for note in release.notes())
 
 

@@ -145,7 +145,7 @@ def test_with_caps_it_is_the_fit_to_capped_cells() -> None:
     result = conducted(SurvivalRegression("t", "e", FEATURES), table, schema, math.inf, rng)
     (cap,) = result.model.limited.capped
     assert cap.column == "a"
-    assert (table["a"] > cap.high).mean() == pytest.approx(0.01, abs=0.005)
+    assert 0 < (table["a"] > cap.high).mean() < 0.015
     cut = {**table, "a": np.minimum(table["a"], cap.high)}
     plain = conducted(SurvivalRegression("t", "e", FEATURES, cap="none"), cut, schema, math.inf, rng)
     assert values(result) == pytest.approx(values(plain), abs=1e-3)

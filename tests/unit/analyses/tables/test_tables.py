@@ -16,7 +16,7 @@ import cape
 from cape.analyses import Tables
 from cape.analyses.tables import plan as tables_plan
 from cape.analyses.tables.marginals import Measured
-from cape.analyses.tables.model import TablesModel
+from cape.analyses.tables.tables_model import TablesModel
 from cape.blocks import Table
 from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema

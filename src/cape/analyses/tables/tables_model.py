@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cape.analyses.tables.crosstab_model import Crosstab
 from cape.analyses.tables.marginals import Levels, Measured
-from cape.analyses.tables.view import Crosstab
 from cape.analyses.tables.where import Where, chosen
 from cape.core import check
 from cape.core.errors import InvalidInput
