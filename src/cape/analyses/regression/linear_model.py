@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.regression.effects import Effect, effects, forest, plainly
+from cape.analyses.regression.effects import Effect, effects, forest, plainly, tested
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import INTERCEPT, Reference, reference
@@ -122,7 +122,7 @@ class LinearModel(Tested, Portable):
             there = number(float(self.predict({name: [v] for name, v in self.reference.values.items()})[0]))
             rows[place] = ("at reference", *Effect("", 1.0, self.reference.estimate).cells, "", "", there)
         columns = ("", "coef", "95% interval", "std err", "from privacy", "z", "P>|z|", "in predictions")
-        return [Table(columns, tuple(rows), self.title, drop=(7, 5, 4, 3))]
+        return [tested(Table(columns, tuple(rows), self.title, drop=(7, 5, 4, 3)), self.estimates)]
 
     def figures(self) -> Sequence[Figure]:
         slopes = [each for each in self.estimates if each.label in self.coefficients]
