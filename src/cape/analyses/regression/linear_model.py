@@ -32,6 +32,7 @@ _ERRORS = {
 }
 
 
+_SAID = 'Least squares was asked for by second moments (method = "moments").'
 _HIDDEN = 1000  # times the least that features vary: more is not worth a number
 
 
@@ -59,6 +60,7 @@ class LinearModel(Tested, Portable):
     """
 
     link: ClassVar[str] = "identity"
+    method: ClassVar[str] = "moments"
 
     target: str
     design: Design
@@ -138,7 +140,7 @@ class LinearModel(Tested, Portable):
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
         if self.reference is not None:
             notes.insert(0, f"At reference: {self.reference.words}.")
-        notes = [*self.faults, *notes, _ERRORS[self.errors]]
+        notes = [*self.faults, *notes, _SAID, _ERRORS[self.errors]]
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if self.noise > _HIDDEN:
@@ -164,6 +166,7 @@ class LinearModel(Tested, Portable):
                 "error": self.error,
                 "rows": self.rows,
                 "errors": self.errors,
+                "method": self.method,
                 "faults": list(self.faults),
                 "covariance": self.covariance.to_dict(),
             }
