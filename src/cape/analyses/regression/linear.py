@@ -26,7 +26,9 @@ from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
 from cape.blocks.units import Units
 from cape.core.errors import InvalidInput
-from cape.data import Category, Schema
+from cape.data import Category, Number, Schema
+from cape.data.expected import Expected
+from cape.data.schema import Column
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.show import Table
@@ -45,6 +47,7 @@ _LESS = 0.9  # of the error: what clipped scores must be expected to save
 # Rows over noise, per root of the number of columns: below that clipped scores are no better than second
 # moments, and their predictions worse, on the populations `benchmarks.truth_data.CHOSEN_ON`.
 _LEAST_ROWS = 100.0
+_NARROW = 1 / 20  # SDs of cells, in widths of their bounds
 _MOST_WIDTH = 40  # columns of rows as sites see them: two plans to choose between take a second
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
 Errors = Literal["robust", "classical"]
@@ -169,13 +172,18 @@ class LinearRegression(Analysis):
         return self._asked.exactly() if self.method == "scores" else self
 
     def chosen(self, schema: Schema, noise: float, rows: int, neighbours: Neighbours) -> Self:
-        """Return it with the method "scores" in place of "auto", if its expected error is smaller."""
+        """Return it with the method "scores" in place of "auto", if its expected error is smaller.
+
+        Where nothing is expected of a column, half of that is for cells in a narrow part of its bounds.
+        """
         width = self.design.width(schema)
         few = rows < _LEAST_ROWS * math.sqrt(1 + width) * noise
         if self.method != "auto" or not self._free or width > _MOST_WIDTH or few:
             return self
-        moments, scores = self._both(schema, noise, rows, neighbours)
-        saved = [math.log(scores[name] / moments[name]) for name in moments if name in scores]
+        saved: list[float] = []
+        for each in _shapes(schema, self.design.columns):
+            moments, scores = self._both(each, noise, rows, neighbours)
+            saved += [math.log(scores[name] / moments[name]) for name in moments if name in scores]
         less = bool(saved) and sum(saved) / len(saved) < math.log(_LESS)
         return self.changed(method="scores") if less else self
 
@@ -313,3 +321,13 @@ class LinearRegression(Analysis):
 
     def describe(self) -> str:
         return f"linear regression of {self.target} on {joined(self.features)}"
+
+
+def _shapes(schema: Schema, columns: Sequence[str]) -> list[Schema]:
+    """Return the schema and, if nothing is expected of some numbers, the same with narrow ones."""
+    found: dict[str, Column] = {}
+    for name in columns:
+        column = schema[name]
+        if isinstance(column, Number) and column.expected is None:
+            found[name] = replace(column, expected=Expected(column.middle, _NARROW * 2 * column.half))
+    return [schema, schema.changed(found)] if found else [schema]

@@ -60,7 +60,7 @@ class LinearModel(Tested, Portable):
     """
 
     link: ClassVar[str] = "identity"
-    method: ClassVar[str] = "moments"
+    found_by: ClassVar[str] = "moments"
 
     target: str
     design: Design
@@ -140,7 +140,7 @@ class LinearModel(Tested, Portable):
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
         if self.reference is not None:
             notes.insert(0, f"At reference: {self.reference.words}.")
-        notes = [*self.faults, *notes, _SAID, _ERRORS[self.errors]]
+        notes = [*self.faults, *notes, *([] if self.errors == "unknown" else [_SAID]), _ERRORS[self.errors]]
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if self.noise > _HIDDEN:
@@ -166,7 +166,7 @@ class LinearModel(Tested, Portable):
                 "error": self.error,
                 "rows": self.rows,
                 "errors": self.errors,
-                "method": self.method,
+                "method": self.found_by,
                 "faults": list(self.faults),
                 "covariance": self.covariance.to_dict(),
             }

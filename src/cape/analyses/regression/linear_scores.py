@@ -2,6 +2,11 @@
 
 `LinearRegression` says when. The sums, their sensitivity and what is made of them are those of `GLM` with the
 family "gaussian" (`score_query` has the proof): least squares on columns that are cut at caps.
+
+Second moments, the other way of asking, cover whatever tails targets have, so that rows with long scores are
+taken to get fewer more slowly here than by `GLM`. On counts of which nine in ten are 0 with a few large ones
+(`benchmarks.coverage_linear`), intervals of 10,000 rows at epsilon 1 covered .46 as `GLM` takes tails and .96
+as they are taken here. Those of tamer tables are a third to a half wider.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from cape.show.numbers import count, counted
 
 __all__ = ["LinearByScores", "LinearScoresModel"]
 
+_FALLS = 0.5  # how many times fewer rows the next bin of lengths has, at least
 _SAID = 'Least squares was asked for by clipped scores (method = "scores"), not by second moments.'
 
 
@@ -37,7 +43,7 @@ class LinearScoresModel(GLMModel):
     at caps, with errors.
     """
 
-    method: ClassVar[str] = "scores"
+    found_by: ClassVar[str] = "scores"
     errors: ClassVar[str] = "robust"
 
     @classmethod
@@ -91,7 +97,15 @@ class LinearScoresModel(GLMModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {**super().to_dict(), "method": self.method, "errors": self.errors}
+        return {**super().to_dict(), "method": self.found_by, "errors": self.errors}
+
+
+@dataclass(frozen=True, init=False)
+class _LeastSquares(GLM):
+    """The steps, with longer tails."""
+
+    falls: ClassVar[tuple[float, float]] = (_FALLS, _FALLS)
+    slower: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, init=False)
@@ -106,7 +120,7 @@ class LinearByScores(LinearRegression):
     @property
     def glm(self) -> GLM:
         """The regression that is asked."""
-        return GLM(
+        return _LeastSquares(
             self.target,
             self.features,
             intercept=self.intercept,

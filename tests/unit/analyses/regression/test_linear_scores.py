@@ -140,7 +140,7 @@ def test_a_release_says_how_it_was_asked_and_predicts_within_bounds():
     assert 'method = "scores"' in str(by_scores)
     assert 'method = "moments"' in str(by_moments)
     for release, method in ((by_scores, "scores"), (by_moments, "moments")):
-        assert release.model.method == release.model.to_dict()["method"] == method
+        assert release.model.found_by == release.model.to_dict()["method"] == method
         assert release.model.title == "y by least squares (about 6,000 rows)"
         some = release.model.predict({"age": [50.0, 200.0], "dose": [5.0, 100.0], "sex": ["f", "m"]})
         assert np.all(np.abs(some) <= 100)
