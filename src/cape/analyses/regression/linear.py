@@ -24,6 +24,7 @@ from cape.analyses.regression.reference import INTERCEPT
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
+from cape.blocks.terms import parse
 from cape.blocks.units import Units
 from cape.core.errors import InvalidInput
 from cape.data import Category, Number, Schema
@@ -157,6 +158,11 @@ class LinearRegression(Analysis):
         return self.ridge == "auto" and self.errors == "robust"
 
     @property
+    def _curved(self) -> bool:
+        """Whether there are splines, whose knots caps would move."""
+        return any(each.spline is not None for name in self.features for each in parse(name).factors)
+
+    @property
     def _asked(self) -> LinearRegression:
         """It as it is asked: with the method "scores", for clipped scores."""
         from cape.analyses.regression.linear_scores import LinearByScores
@@ -178,7 +184,7 @@ class LinearRegression(Analysis):
         """
         width = self.design.width(schema)
         few = rows < _LEAST_ROWS * math.sqrt(1 + width) * noise
-        if self.method != "auto" or not self._free or width > _MOST_WIDTH or few:
+        if self.method != "auto" or not self._free or width > _MOST_WIDTH or few or self._curved:
             return self
         saved: list[float] = []
         for each in _shapes(schema, self.design.columns):

@@ -63,6 +63,12 @@ def test_what_was_given_stays(given):
         assert asked.chosen(SCHEMA, 4.0, rows, "replace-one") == asked
 
 
+def test_splines_leave_second_moments_because_caps_would_move_their_knots():
+    asked = cape.LinearRegression("y", ["spline(age, 3)", "dose:sex"])
+    assert chosen(asked, SCHEMA, 1.0, 10_000) == "auto"
+    assert chosen(cape.LinearRegression("y", ["age", "dose:sex"]), SCHEMA, 1.0, 10_000) == "scores"
+
+
 def test_many_columns_leave_second_moments():
     names = [f"x{i}" for i in range(41)]
     schema = cape.Schema(y=(0, 1), **dict.fromkeys(names, (0, 1)))
