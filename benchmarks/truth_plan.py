@@ -229,6 +229,8 @@ class Exact:
         if isinstance(model, KMeansModel):
             return self._centres(model)
         analysis, limited = self.analysis, getattr(model, "limited", None)
+        if getattr(model, "found_by", "") == "scores":  # which a linear regression has chosen
+            analysis = analysis.changed(method="scores")
         if limited is not None and getattr(analysis, "cap", None) == "auto":
             schema = schema_of(self.name)
             caps = {each.column: (each.low, each.high) for each in limited.capped}

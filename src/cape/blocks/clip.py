@@ -14,7 +14,8 @@ gives the same integers in every batch.
 Reason. That sum of squares is the sum of (z_l·z_m)² over all l and m. Products of integers below 2^21 are
 exact in int64, and below 2^53 as floats; adding up the squares of fewer than 2^9 of them, all positive, is
 wrong by less than a part of 2^-43, and its root by half of that. Rows that are longer are made shorter and
-truncated until none is. All that is done before that is done for each row by itself, in one order.
+truncated until none is. All that is done before that is done for each row by itself, in one order, and in
+units of its largest entry, so that no square is 0 or infinite: no integer exceeds 2^20 when it is rounded.
 
 Claim of `clip_sums`. A sum of at most 1000 such rows comes back as integers of length at most that of one
 row, certainly, and depends on nothing else.
@@ -26,6 +27,8 @@ Tested in tests/unit/blocks/test_custom.py and test_clipped_persons.py.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -41,6 +44,7 @@ _LIMIT = int(ONE) ** 2
 _FINE = 20
 _KEEP = 1.0 - 2.0**-24
 _LESS = 1.0 - 2.0**-18
+_TINY = 1e-300
 
 
 def clip_rows(rows: Floats, bound: float, *, nearest: bool = False) -> Integers:
@@ -68,17 +72,19 @@ def clip_products(roots: Floats, bound: float) -> Integers:
 
     The norm is the root of the sum of squares of entries. A row that is not finite is 0.
     """
+    largest = np.max(np.abs(roots), axis=(1, 2), initial=0.0)
+    finite = np.isfinite(largest)
+    if not finite.all():
+        roots, largest = np.where(finite[:, None, None], roots, 0.0), np.where(finite, largest, 0.0)
+    # in units of a row's largest entry no product is too large or too small for a float
+    scaled = roots / np.maximum(largest, _TINY)[:, None, None]
     gram, square = np.zeros((len(roots), roots.shape[1], roots.shape[1])), np.zeros(len(roots))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is left out
-        for i in range(roots.shape[2]):
-            gram += roots[:, :, None, i] * roots[:, None, :, i]
-        for each in gram.reshape(len(roots), -1).T:
-            square += each * each
-    finite = np.isfinite(square)
-    unit = np.sqrt(np.maximum(np.sqrt(np.where(finite, square, 0.0)), bound))
-    steps: Integers = np.rint(np.where(finite[:, None, None], roots, 0.0) / unit[:, None, None] * ONE).astype(
-        np.int64
-    )
+    for i in range(roots.shape[2]):
+        gram += scaled[:, :, None, i] * scaled[:, None, :, i]
+    for each in gram.reshape(len(roots), -1).T:
+        square += each * each
+    unit = np.maximum(np.sqrt(np.sqrt(square)) * largest, math.sqrt(bound))
+    steps: Integers = np.rint(roots / unit[:, None, None] * ONE).astype(np.int64)
     over = np.arange(len(steps))
     while over.size:
         norms = _norms(steps[over])

@@ -103,11 +103,8 @@ class _Custom:
     def _add_to_persons(self, rows: Integers, persons: Integers | None) -> None:
         if persons is None:
             raise InvalidInput("a sum that is clipped by person needs a schema with persons of several rows")
+        # Nothing is refused by how many persons there are: that is private where rows of some do not count.
         most = int(persons.max(initial=-1)) + 1
-        if most * self._block.size > _MOST_CELLS:
-            raise DataError(
-                self._site, "there are too many persons and numbers to clip each person's; use fewer"
-            )
         if most > len(self._persons):
             more = np.zeros((max(most, 2 * len(self._persons)) - len(self._persons), rows.shape[1]), np.int64)
             self._persons = np.concatenate([self._persons, more])

@@ -6,6 +6,8 @@ integers for the same multiset of rows with the same persons, in whichever parts
 Reason. Scores are integers of length at most 2^20, so that what k of them add up to is at most k 2^20 long;
 sums of up to 1000 of them are exact, in any order. `clip_rows` divides by k 2^20, rounds, and moves entries
 toward 0 if rounding put the vector outside. Sums of products are exact by `cape.noise.exact_products`.
+Nothing is refused by how many persons there are, which is private wherever rows of some do not count: four
+bytes are held for each person and coefficient.
 Tested in tests/unit/blocks/test_person_sums.py.
 """
 
@@ -17,12 +19,10 @@ from cape.blocks.clip import clip_rows
 from cape.blocks.parts import PART_ROWS, Pass
 from cape.blocks.steps import ONE
 from cape.core.arrays import Integers
-from cape.core.errors import DataError, InvalidInput
+from cape.core.errors import InvalidInput
 from cape.noise import exact_products
 
 __all__ = ["PersonProducts"]
-
-_MOST_CELLS = 1 << 26  # 512 MB of int64
 
 
 class PersonProducts:
@@ -30,24 +30,19 @@ class PersonProducts:
     that number."""
 
     def __init__(self, width: int, rows: int, run: Pass) -> None:
-        self._rows, self._site = rows, run.site
+        self._rows = rows
         self._total = run.total(width, width)
-        self._persons = np.zeros((0, width), np.int64)
+        self._persons = np.zeros((0, width), np.int32)
 
     def add(self, scores: Integers, persons: Integers | None) -> None:
         """Add scores of (rows, width), and whose each is."""
         if persons is None:
             raise InvalidInput("a spread between persons needs a schema with persons of several rows")
         most, width = int(persons.max(initial=-1)) + 1, scores.shape[1]
-        if most * width > _MOST_CELLS:
-            raise DataError(
-                self._site,
-                "there are too many persons and coefficients to add up by person; use fewer features",
-            )
         if most > len(self._persons):
-            more = np.zeros((max(most, 2 * len(self._persons)) - len(self._persons), width), np.int64)
+            more = np.zeros((max(most, 2 * len(self._persons)) - len(self._persons), width), np.int32)
             self._persons = np.concatenate([self._persons, more])
-        np.add.at(self._persons, persons, scores)
+        np.add.at(self._persons, persons, scores.astype(np.int32))
 
     def result(self) -> Integers:
         """Return the sum of products."""

@@ -242,6 +242,14 @@ class Analysis(ABC):
         """
         return self
 
+    def chosen(self, schema: Schema, noise: float, rows: int, neighbours: Neighbours) -> Self:
+        """Return it with the way of asking that is expected to have the smaller error.
+
+        `noise` is that of totals for a sensitivity of 1, paid with the whole share. Like `sized`, it goes by
+        public facts alone.
+        """
+        return self
+
     def exactly(self) -> Analysis:
         """Return it as it is asked where there is no noise, and stages cost nothing."""
         return self

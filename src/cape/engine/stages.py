@@ -98,7 +98,11 @@ class Setting:
         """Return an analysis as it is asked of so many rows, if that is known, for a share of the budget."""
         if not sizes or not scheme.private or self.noise == "laplace":
             return analysis
-        return analysis.sized(sum(sizes.values()), self.budget.cost(share).mu)
+        found = analysis.sized(sum(sizes.values()), self.budget.cost(share).mu)
+        std, persons = self.local_std(scheme, share), self.schema.rows_of_person
+        assert std is not None
+        noise = persons * scheme.total_std(std, self.parties)
+        return found.chosen(self.of(found).schema, noise, scheme.rows(sizes), self.neighbours)
 
     def of(self, analysis: Analysis) -> Setting:
         """Return the setting of one analysis: over the rows that its `where` keeps."""

@@ -28,7 +28,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     >>> LinearRegression(epsilon=1.0, bounds_X=(-1, 1), bounds_y=(0, 100)).fit(X, y).predict(X)
 
-    `coef_` and `intercept_` are those of predictions, a ridge regression whose ridge the noise sets;
+    `coef_` and `intercept_` are those of predictions: a ridge regression whose ridge the noise sets, or, by
+    clipped scores, estimates drawn to the mean as far as noise hides them;
     `interval()` and `release_.summary()` are about least squares, with errors. Predictions are for rows as
     sites see them, cut to `bounds_X` and `data_norm`, and lie within `bounds_y`. Several targets, columns of
     y, are fitted one by one, with equal budget shares.
@@ -44,6 +45,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         fit_intercept: if False, the prediction at X = 0 is 0.
         ridge: "auto", or what is added to the mean of xx', for predictions.
         errors: "robust" sampling errors, which take 9% of the budget, or "classical" ones.
+        method: "moments", "scores", or "auto", the one with the smaller expected error.
         copy_X: X is never overwritten, whatever it says.
         n_jobs: no effect, with a warning.
         n_sites: how many sites rows are split over, unless `fit` gets `sites`; fewer if there are fewer rows.
@@ -65,6 +67,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     fit_intercept: bool = True
     ridge: float | Literal["auto"] = "auto"
     errors: Literal["robust", "classical"] = "robust"
+    method: Literal["auto", "moments", "scores"] = "auto"
     copy_X: bool = True  # noqa: N815 - scikit-learn's name
     n_jobs: int | None = None
 
@@ -90,6 +93,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
                 ridge=self.ridge,
                 norm=self._box.norm,
                 errors=self.errors,
+                method=self.method,
             )
             for target in targets
         ]

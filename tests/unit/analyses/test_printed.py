@@ -133,14 +133,47 @@ def test_a_median_that_may_not_be_reached_has_no_standard_error_anywhere(people)
     assert error_beside(2.0, (0.0, 1.0)) == 2.0
 
 
-def test_p_is_computed_from_the_z_that_is_printed(people):
-    for analysis in (TITLED["logistic"][0], TITLED["linear"][0], TITLED["cox"][0], TITLED["glm"][0]):
-        for scheme in ("none", "cape"):
-            table = released(analysis, people, scheme).tables()[0]
-            z, p = table.columns.index("z"), table.columns.index("P>|z|")
-            row = table.rows[-1]
-            printed = 0.0005 if row[p].startswith("<") else float(row[p])
-            assert printed == pytest.approx(2 * float(ndtr(-abs(float(row[z])))), abs=6e-3)
+def ends(cell):
+    """The smallest and the largest number that is printed like this."""
+    half = 0.5 * 10.0 ** -len(cell.partition(".")[2])
+    value = abs(float(cell.replace(",", "")))
+    return max(value - half, 0.0), value + half
+
+
+TESTED = {
+    **{name: TITLED[name][0] for name in ("logistic", "glm", "ordinal", "linear", "cox")},
+    "weibull": cape.SurvivalRegression("years", "died", ["x", "sex"]),
+    "classical": cape.LinearRegression("x", ["years", "sex"], errors="classical"),
+}
+
+
+@pytest.mark.parametrize("analysis", TESTED)
+def test_z_is_coefficient_over_standard_error_or_what_p_comes_from_is_said(people, analysis):
+    for scheme, epsilon in (("none", 1.0), ("cape", 0.05), ("cape", 1.0), ("cape", 10.0)):
+        release = released(TESTED[analysis], people, scheme, epsilon)
+        for each in release.model.to_dict()["coefficients"].values():
+            z, p, (low, high) = each["z"], each["p"], each["interval"]
+            if z is not None:
+                assert z == pytest.approx(each["value"] / each["standard_error"], rel=1e-9)
+                assert p == pytest.approx(2 * float(ndtr(-abs(z))))
+            if p is not None:
+                assert (p < 0.05) == (low > 0 or high < 0)
+        table = release.tables()[0]
+        if "z" not in table.columns:
+            assert "P is 1 minus the level at which the interval would end at 0" in shown(release)[0]
+            assert "P>|z|" not in table.columns
+            continue
+        names = [table.columns.index(name) for name in ("coef", "std err", "z", "P>|z|")]
+        for coef, error, z, p in ([row[place] for place in names] for row in table.rows):
+            if z in ("", "-"):
+                assert p in ("", "-")
+                continue
+            (least, most), (small, large), (low, high) = map(ends, (coef, error, z))
+            assert low <= most / max(small, 1e-300)
+            assert least / large <= high
+            if not p.startswith("<"):
+                assert ends(p)[0] <= 2 * ndtr(-low)
+                assert 2 * ndtr(-high) <= ends(p)[1]
 
 
 @pytest.mark.parametrize("kind", ["logistic", "linear", "glm"])

@@ -165,19 +165,24 @@ def test_what_is_too_long_becomes_as_long_as_its_bound(model: Model) -> None:
     assert math.sqrt(curvature) / LIMIT == pytest.approx(1, abs=1e-4)
 
 
-@given(seed=st.integers(0, 2**32), size=st.sampled_from([1e-3, 1.0, 1e9, 1e200]), several=st.integers(1, 6))
-@examples(100)
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.sampled_from([1e-160, 1e-82, 1e-3, 1.0, 1e9, 1e200]),
+    bound=st.sampled_from([1e-190, 1e-165, 3.0]),
+    several=st.integers(1, 6),
+)
+@examples(200)
 def test_products_are_clipped_to_their_norm_and_keep_their_direction(
-    seed: int, size: float, several: int
+    seed: int, size: float, bound: float, several: int
 ) -> None:
     roots = np.random.default_rng(seed).normal(0, size, (20, several, 4))
-    steps = clip_products(roots, 3.0)
-    for row, found in zip(roots, steps, strict=True):
-        if size == 1e200:  # its square is not finite
-            assert not found.any()
-            continue
-        norm = float(np.linalg.norm(row.T @ row))
-        short = row * math.sqrt(min(1.0, 3.0 / norm)) / math.sqrt(3.0)
+    roots[0, 0, 0], roots[1, 0, 0] = np.nan, np.inf
+    steps = clip_products(roots, bound)
+    assert not steps[:2].any()  # what is not finite is left out
+    for row, found in zip(roots[2:], steps[2:], strict=True):
+        largest = np.abs(row).max()
+        norm = math.sqrt(float(np.linalg.norm((row / largest).T @ (row / largest)))) * largest
+        short = row / max(norm, math.sqrt(bound))
         assert np.abs(found / 2**20 - short).max() < 1e-5
         whole = [[sum(int(a) * int(b) for a, b in zip(i, j, strict=True)) for j in found.T] for i in found.T]
         assert sum(k * k for line in whole for k in line) <= LIMIT**2 * (1 + 2**-43)

@@ -9,7 +9,7 @@ import pytest
 
 from cape.blocks.parts import Pass
 from cape.blocks.person_sums import PersonProducts
-from cape.core.errors import DataError, InvalidInput
+from cape.core.errors import InvalidInput
 from cape.data import Schema
 
 RUN = Pass("here", Schema(x=(0, 1)))
@@ -53,9 +53,17 @@ def test_a_person_adds_no_vector_that_is_longer_than_one(rows):
         assert int(np.trace(total.result())) <= ONE**2
 
 
-def test_whose_rows_are_must_be_known_and_persons_must_fit(monkeypatch):
+def test_whose_rows_are_must_be_known():
     with pytest.raises(InvalidInput, match="persons of several rows"):
         PersonProducts(2, 2, RUN).add(np.zeros((1, 2), np.int64), None)
-    monkeypatch.setattr("cape.blocks.person_sums._MOST_CELLS", 3)
-    with pytest.raises(DataError, match="use fewer features"):
-        PersonProducts(2, 2, RUN).add(np.zeros((2, 2), np.int64), np.arange(2))
+
+
+def test_nothing_is_refused_by_how_many_persons_there_are():
+    """Their number is private where rows of some do not count: one person would decide on an answer."""
+    width = 600
+    total = PersonProducts(width, 2, RUN)
+    one = np.zeros((1, width), np.int64)
+    one[0, 0] = ONE
+    for person in (0, (1 << 26) // width, (1 << 26) // width + 1):
+        total.add(one, np.array([person]))
+    assert int(np.trace(total.result())) == 3 * (ONE // 2) ** 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cape.analyses.regression.inference import z_and_p
@@ -15,9 +15,13 @@ from cape.show.figures import DOTS, MOST_MARKS
 from cape.show.numbers import LEVEL, between, p_value, rounded
 from cape.stats.estimates import Estimate
 
-__all__ = ["Effect", "effect_table", "effects", "forest", "plainly", "ratios_of"]
+__all__ = ["Effect", "effect_table", "effects", "forest", "plainly", "ratios_of", "tested"]
 
 
+_OF_INTERVALS = (
+    "P is 1 minus the level at which the interval would end at 0. It is not that of coef over std err, "
+    "because these may be off by more than a normal error, and intervals count it."
+)
 _MOST_LOG = 700.0  # whose exponential is a number
 _MOST_RATIO = 1000
 
@@ -147,7 +151,16 @@ def effect_table(
         *("", *((ratio, "95% interval") if ratio else ()), "P>|z|", "z"),
         *("coef", "95% interval", "std err", "from privacy"),
     )
-    return Table(columns, tuple(rows), title, drop=(4, 8, 6, 7, 5) if ratio else (2, 6, 5))
+    return tested(Table(columns, tuple(rows), title, drop=(4, 8, 6, 7, 5) if ratio else (2, 6, 5)), estimates)
+
+
+def tested(table: Table, estimates: Sequence[Estimate]) -> Table:
+    """Return a table of these estimates without z, and with what P comes from, where P is not that of z."""
+    tests = [z_and_p(each) for each in estimates]
+    if not any(math.isnan(z) and not math.isnan(p) for z, p in tests):
+        return table
+    columns = tuple("P" if name == "P>|z|" else name for name in table.columns)
+    return replace(table, columns=columns, caption=_OF_INTERVALS).without(columns.index("z"))
 
 
 def ratios_of(coefficients: Mapping[str, float]) -> dict[str, float]:

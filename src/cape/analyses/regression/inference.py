@@ -280,20 +280,19 @@ def unreliable(names: Sequence[str], hidden: Floats, *, noise: bool) -> str:
 
 
 def z_and_p(estimate: Estimate) -> tuple[float, float]:
-    """Return z and its two-sided P: NaN where the interval is not that of a z.
+    """Return z and its two-sided P: NaN where the interval is not that of a test.
 
-    They agree with the interval at every level: P is below 5% if and only if 0 is outside that of 95%. Beside
-    an error of at most b the coefficient counts as b nearer to 0. Where the interval reaches to another
-    estimate, or counts on what is possible, no z would.
+    z is the estimate over its standard error, and P is that of z, or z is NaN: where errors are seen through
+    noise, or may be wrong by a bias, P is 1 less the level at which the interval ends at 0. So P is below 5%
+    if and only if 0 is outside the interval of 95%.
     """
     at, (low, high) = estimate.at, estimate.within
     if isinstance(at, Unsure):
-        z = math.copysign(math.sqrt(at.statistic()), at.value)
-        return z, 2 * float(ndtr(-abs(z)))
-    value, error, bias = estimate.value, estimate.standard_error, 0.0
-    if isinstance(at, Reach):
-        value, error, bias = at.value, at.error, at.bias
-    if not (at is None or isinstance(at, Reach)) or not (error > 0 and low <= 0 <= high):
+        return math.nan, 2 * float(ndtr(-math.sqrt(at.statistic())))
+    if isinstance(at, Reach) and at.error > 0 and low <= 0 <= high:
+        return math.nan, 2 * float(ndtr(-max(abs(at.value) - at.bias, 0.0) / at.error))
+    error = estimate.standard_error
+    if at is not None or not (error > 0 and low <= 0 <= high):
         return math.nan, math.nan
-    z = math.copysign(max(abs(value) - bias, 0.0) / error, value)
+    z = estimate.value / error
     return z, 2 * float(ndtr(-abs(z)))

@@ -142,9 +142,11 @@ class Joint:
             each[i].at is not None and not isinstance(each[i].at, Unsure) for i in places
         ):
             return WaldTest(labels, math.nan, many, math.nan)
-        values = np.array(self.values)[places]
+        values, together = np.array(self.values)[places], self._together[np.ix_(places, places)]
+        if not (np.isfinite(values).all() and np.isfinite(together).all()):  # LAPACK may not return
+            return WaldTest(labels, math.nan, many, math.nan)
         a = np.zeros(len(self.labels))
-        a[places] = np.linalg.lstsq(self._together[np.ix_(places, places)], values, rcond=None)[0]
+        a[places] = np.linalg.lstsq(together, values, rcond=None)[0]
         found = self._interval(a).statistic(many)
         return WaldTest(labels, found, many, float(gammaincc(many / 2, found / 2)))
 

@@ -2,6 +2,7 @@
 
 The first stage asks for second moments, which give coefficients and predictions: `inference` and `ridge`. Two
 small ones after it ask how far rows move the coefficients: sampling errors without a model, `sandwich`.
+Where clipped scores are expected to have the smaller error, these are asked for instead: `linear_scores`.
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.formula import target_and_features
-from cape.analyses.regression.glm import GLM
-from cape.analyses.regression.inference import Unsure
 from cape.analyses.regression.linear_estimate import Reading
 from cape.analyses.regression.linear_model import LinearModel
+from cape.analyses.regression.marginals import Cap, checked_cap
 from cape.analyses.regression.moments import XX, XY, YY, SecondMoments, X, Y
 from cape.analyses.regression.reference import INTERCEPT
 from cape.analyses.regression.sandwich import Meat, sensitivity
 from cape.analyses.tensor_sums import joint
 from cape.blocks import Design, Term
+from cape.blocks.terms import parse
 from cape.blocks.units import Units
 from cape.core.errors import InvalidInput
-from cape.data import Category, Schema
+from cape.data import Category, Number, Schema
+from cape.data.expected import Expected
+from cape.data.schema import Column
 from cape.engine.arguments import joined, regression
 from cape.engine.query import Analysis, AnalysisResult, Answer, Conversation, Neighbours, Noise, Query
 from cape.show import Table
@@ -41,9 +44,15 @@ _TERMS_THROUGH_MIDDLE = (YY, XY, XX)
 _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
 _PAID = 0.3  # the weight of y² where it is not free
 _GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
-_LESS = 0.9  # of the noise: worth a word
+_LESS = 0.9  # of the error: what clipped scores must be expected to save
+# Rows over noise, per root of the number of columns: below that clipped scores are no better than second
+# moments, and their predictions worse, on the populations `benchmarks.truth_data.CHOSEN_ON`.
+_LEAST_ROWS = 100.0
+_NARROW = 1 / 20  # SDs of cells, in widths of their bounds
+_MOST_WIDTH = 40  # columns of rows as sites see them: two plans to choose between take a second
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end
 Errors = Literal["robust", "classical"]
+Method = Literal["auto", "moments", "scores"]
 
 
 @dataclass(frozen=True, init=False)
@@ -53,6 +62,12 @@ class LinearRegression(Analysis):
     >>> fitted = consortium.release(LinearRegression("chol", ["age", "sex"]), share=0.2)
     >>> fitted.model.coefficients, fitted.interval(0.95)["age"]
     >>> fitted.model.predict({"age": [50], "sex": ["female"]})
+
+    There are two ways of asking for least squares. *Second moments* need one question, whose noise follows
+    the bounds of columns. *Clipped scores*, the steps of a `GLM` of the family "gaussian", cut columns at
+    caps and follow the data: their noise is far smaller where bounds are wide. With `method="auto"` the one
+    with the smaller expected error is taken, by rows, budget and columns as they are expected (`chosen`); a
+    study's document names scores, so that all sites are asked the same.
 
     Two sets of coefficients come out of second moments. *Estimates* are least squares less what noise does to
     them, each with an interval that counts sampling and noise: see `inference`, and `sandwich` for how
@@ -88,6 +103,9 @@ class LinearRegression(Analysis):
         errors: "robust", sampling errors that hold whatever residuals are like, for which two more stages
             take 9% of the budget share; or "classical", those of residuals with the same variance everywhere,
             which need no further stage and are too small where that is wrong.
+        method: "moments", "scores", or "auto": what has the smaller expected error where the number of rows
+            is known beforehand, else second moments. A `ridge` and classical errors need second moments.
+        cap: with scores "auto", "none", or where columns are cut, as in {"nodes": (0, 24)}.
     """
 
     kind: ClassVar[str] = "linear-regression"
@@ -100,6 +118,8 @@ class LinearRegression(Analysis):
     ridge: float | Literal["auto"]
     norm: float | None
     errors: Errors
+    method: Method
+    cap: Cap
 
     def __init__(
         self,
@@ -111,17 +131,89 @@ class LinearRegression(Analysis):
         ridge: float | Literal["auto"] = "auto",
         norm: float | None = None,
         errors: Errors = "robust",
+        method: Method = "auto",
+        cap: Any = "auto",
     ) -> None:
         target, features = target_and_features(target, features, formula)
-        self._set(**regression(target, features, intercept=intercept, ridge=ridge, norm=norm), errors=errors)
+        told = regression(target, features, intercept=intercept, ridge=ridge, norm=norm)
+        self._set(**told, errors=errors, method=method, cap=checked_cap(cap))
         if not isinstance(errors, str) or errors not in ("robust", "classical"):
             raise InvalidInput(f"errors must be 'robust' or 'classical', not {errors!r}")
+        if not isinstance(method, str) or method not in ("auto", "moments", "scores"):
+            raise InvalidInput(f"method must be 'auto', 'moments' or 'scores', not {method!r}")
+        if method == "scores" and not self._free:
+            raise InvalidInput("method 'scores' has no ridge and no classical errors: leave them out")
+        if method != "scores" and self.cap != "auto":
+            raise InvalidInput("only method 'scores' cuts columns at caps: leave cap out")
         _ = self.design  # refuses a target among the features
 
     @property
     def clustered(self) -> bool:  # type: ignore[override]
         """Whether sampling errors allow for several rows of a person."""
         return self.errors == "robust"
+
+    @property
+    def _free(self) -> bool:
+        """Whether nothing that only second moments have was asked for."""
+        return self.ridge == "auto" and self.errors == "robust"
+
+    @property
+    def _curved(self) -> bool:
+        """Whether there are splines, whose knots caps would move."""
+        return any(each.spline is not None for name in self.features for each in parse(name).factors)
+
+    @property
+    def _asked(self) -> LinearRegression:
+        """It as it is asked: with the method "scores", for clipped scores."""
+        from cape.analyses.regression.linear_scores import LinearByScores
+
+        return self.made(LinearByScores) if self.method == "scores" else self
+
+    def over(self, schema: Schema) -> Analysis:
+        """Return it as it is asked with noise."""
+        return self._asked
+
+    def exactly(self) -> Analysis:
+        """Return it as it is asked without noise."""
+        return self._asked.exactly() if self.method == "scores" else self
+
+    def chosen(self, schema: Schema, noise: float, rows: int, neighbours: Neighbours) -> Self:
+        """Return it with the method "scores" in place of "auto", if its expected error is smaller.
+
+        Where nothing is expected of a column, half of that is for cells in a narrow part of its bounds.
+        """
+        width = self.design.width(schema)
+        few = rows < _LEAST_ROWS * math.sqrt(1 + width) * noise
+        if self.method != "auto" or not self._free or width > _MOST_WIDTH or few or self._curved:
+            return self
+        saved: list[float] = []
+        for each in _shapes(schema, self.design.columns):
+            moments, scores = self._both(each, noise, rows, neighbours)
+            saved += [math.log(scores[name] / moments[name]) for name in moments if name in scores]
+        less = bool(saved) and sum(saved) / len(saved) < math.log(_LESS)
+        return self.changed(method="scores") if less else self
+
+    def _both(
+        self, schema: Schema, noise: float, rows: int, neighbours: Neighbours
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the whole error of each slope that second moments and clipped scores are expected to have.
+
+        `noise` is that of totals for a sensitivity of 1, paid with the whole share.
+        """
+        found: list[dict[str, float]] = []
+        asked = (self.changed(method="moments"), self.changed(method="scores")._asked)
+        for each in asked:
+            query, part = each.query(schema, neighbours), each.stages()[each.decisive]
+            std = noise * query.sensitivity / math.sqrt(part)
+            by_block = [[std * scale for scale in scales] for scales in query.scales]
+            found.append(each.expected(schema, by_block, rows, neighbours))
+            if each is asked[0]:
+                sampled = each.drawn(schema, by_block, rows, neighbours)
+        moments, scores = (
+            {name: math.hypot(error, sampled[name]) for name, error in each.items() if name != INTERCEPT}
+            for each in found
+        )
+        return moments, scores
 
     @property
     def design(self) -> Design:
@@ -131,11 +223,14 @@ class LinearRegression(Analysis):
     def _terms(self) -> tuple[Term, ...]:
         return _TERMS if self.intercept else _TERMS_THROUGH_MIDDLE
 
-    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+    def _check(self, schema: Schema) -> None:
         if isinstance(schema[self.target], Category):
             raise InvalidInput(
                 f"target {self.target!r} must have bounds; for two categories use LogisticRegression"
             )
+
+    def query(self, schema: Schema, neighbours: Neighbours) -> Query:
+        self._check(schema)
         terms = self._terms
         weights: tuple[float, ...] = _WEIGHTS if self.intercept else _WEIGHTS_THROUGH_MIDDLE
         if neighbours == "add-remove":
@@ -203,50 +298,42 @@ class LinearRegression(Analysis):
         )
         return AnalysisResult(estimates, model)
 
-    def expected(
-        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
-    ) -> dict[str, float]:
-        """Return the noise of each coefficient, and how far a ridge moves it where there is one.
-
-        A release counts the furthest that a ridge could move a coefficient, because it does not know the true
-        ones; those of typical rows are known.
-        """
-        read = self._read(self.typical(schema, noise, rows, neighbours))
-        each = zip(read.joint.estimates, read.moved, strict=True)
-        return {
-            e.label: math.hypot(math.sqrt(e.at.privacy), moved) if isinstance(e.at, Unsure) else e.privacy
-            for e, moved in each
-        }
-
-    def limits(
-        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
-    ) -> dict[str, float]:
-        """Return how steep slopes can be, less the furthest that a ridge could move them."""
-        read = self._read(self.typical(schema, noise, rows, neighbours))
-        far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in read.joint.estimates}
-        steep = super().limits(schema, noise, rows, neighbours)
-        return {label: limit - far[label] for label, limit in steep.items()}
-
     def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
-        """Return the noise of clipped scores beside that of second moments, if it is smaller by a tenth."""
-        other = GLM(self.target, self.features, intercept=self.intercept, norm=self.norm)
+        """Return the error of clipped scores beside that of second moments, if it is smaller by a tenth."""
+        if not self._free:
+            return ()
         asked = self.query(schema, neighbours)
         unit = noise[0][0] / asked.flat_scales[0] / asked.sensitivity * math.sqrt(self.stages()[0])
-        last = other.query(schema, neighbours)
-        std = unit * last.sensitivity / math.sqrt(other.stages()[-1])
-        of_scores = [[std * scale for scale in each] for each in last.scales]
-        moments = self.expected(schema, noise, rows, neighbours)
-        scores = other.expected(schema, of_scores, rows, neighbours)
-        names = [name for name in moments if name in scores and name != INTERCEPT]
+        moments, scores = self._both(schema, unit, rows, neighbours)
+        names = [name for name in moments if name in scores]
         if not names or not all(scores[name] < _LESS * moments[name] for name in names):
             return ()
         lines = tuple((schema.title(n), number(moments[n]), number(scores[n])) for n in names)
-        title = "Privacy noise (SD) of coefficients: GLM, family gaussian, has less and caps columns"
-        return (Table(("", "LinearRegression", "GLM"), lines, title),)
+        title = 'Standard errors of coefficients: method = "scores" has less, and caps columns'
+        return (Table(("", "moments", "scores"), lines, title),)
 
     def smaller(self, schema: Schema) -> Iterator[Analysis]:
         """Yield regressions on fewer features, then on each alone, then the target by each category."""
         return fewer(self, schema, self.target, self.features)
 
+    def keys(self) -> dict[str, Any]:
+        found = dict(super().keys())
+        for key in ("method", "cap"):
+            if found[key] == "auto":
+                del found[key]
+        if not isinstance(self.cap, str):
+            found["cap"] = {name: list(ends) for name, ends in self.cap}
+        return found
+
     def describe(self) -> str:
         return f"linear regression of {self.target} on {joined(self.features)}"
+
+
+def _shapes(schema: Schema, columns: Sequence[str]) -> list[Schema]:
+    """Return the schema and, if nothing is expected of some numbers, the same with narrow ones."""
+    found: dict[str, Column] = {}
+    for name in columns:
+        column = schema[name]
+        if isinstance(column, Number) and column.expected is None:
+            found[name] = replace(column, expected=Expected(column.middle, _NARROW * 2 * column.half))
+    return [schema, schema.changed(found)] if found else [schema]

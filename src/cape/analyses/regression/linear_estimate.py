@@ -24,7 +24,7 @@ __all__ = ["INTERCEPT", "Reading"]
 
 INTERCEPT = "intercept"
 
-_LESS = "GLM with the family 'gaussian' needs less where bounds are much wider than residuals."
+_LESS = 'method = "scores" needs less where bounds are much wider than residuals.'
 
 
 @dataclass(frozen=True)

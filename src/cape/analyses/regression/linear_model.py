@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cape.analyses.regression.effects import Effect, effects, forest, plainly
+from cape.analyses.regression.effects import Effect, effects, forest, plainly, tested
 from cape.analyses.regression.joint import Joint, Tested
 from cape.analyses.regression.portable import Portable
 from cape.analyses.regression.reference import INTERCEPT, Reference, reference
@@ -32,6 +32,7 @@ _ERRORS = {
 }
 
 
+_SAID = 'Least squares was asked for by second moments (method = "moments").'
 _HIDDEN = 1000  # times the least that features vary: more is not worth a number
 
 
@@ -59,6 +60,7 @@ class LinearModel(Tested, Portable):
     """
 
     link: ClassVar[str] = "identity"
+    found_by: ClassVar[str] = "moments"
 
     target: str
     design: Design
@@ -122,7 +124,7 @@ class LinearModel(Tested, Portable):
             there = number(float(self.predict({name: [v] for name, v in self.reference.values.items()})[0]))
             rows[place] = ("at reference", *Effect("", 1.0, self.reference.estimate).cells, "", "", there)
         columns = ("", "coef", "95% interval", "std err", "from privacy", "z", "P>|z|", "in predictions")
-        return [Table(columns, tuple(rows), self.title, drop=(7, 5, 4, 3))]
+        return [tested(Table(columns, tuple(rows), self.title, drop=(7, 5, 4, 3)), self.estimates)]
 
     def figures(self) -> Sequence[Figure]:
         slopes = [each for each in self.estimates if each.label in self.coefficients]
@@ -138,7 +140,7 @@ class LinearModel(Tested, Portable):
         notes = [f"{'; '.join([*self._accuracy, *ridge])} (root mean square, estimated from the release)."]
         if self.reference is not None:
             notes.insert(0, f"At reference: {self.reference.words}.")
-        notes = [*self.faults, *notes, _ERRORS[self.errors]]
+        notes = [*self.faults, *notes, *([] if self.errors == "unknown" else [_SAID]), _ERRORS[self.errors]]
         if math.isinf(self.ridge):
             notes.append("Noise hides what the features say: predictions are a constant.")
         if self.noise > _HIDDEN:
@@ -164,6 +166,7 @@ class LinearModel(Tested, Portable):
                 "error": self.error,
                 "rows": self.rows,
                 "errors": self.errors,
+                "method": self.found_by,
                 "faults": list(self.faults),
                 "covariance": self.covariance.to_dict(),
             }

@@ -199,7 +199,7 @@ class ScoreStages(Analysis):
         g, h = family.at(np.full(len(y), constant + shift), y)
         size = share * math.sqrt(max(float(chance @ (g * g)), 1e-300))
         bend = share * max(float(chance @ h), 1e-300)
-        uneven = math.sqrt(max(float(chance @ (h * h)) / max(float(chance @ h), 1e-300) ** 2 - 1, 0.0))
+        uneven = math.sqrt(max(float(chance @ (h * h)) / max(float(chance @ h), 1e-150) ** 2 - 1, 0.0))
         width = design.width(schema)
         weights = np.zeros(width)
         if self.intercept:

@@ -6,10 +6,11 @@ nothing more is asked for. Of D = S - c H, with c = 1 or the multiple tr S / tr 
 furthest from 0 is compared with all that could have made it where the model holds:
 
 - sampling. Given features, rows of D are independent with mean 0, so that the mean of the squared Frobenius
-  norm of D is at most the sum of |s|⁴, which the histogram of lengths says. Whatever the directions of
-  scores are, that norm exceeds `_SURE` of its roots in less than 1 of 100 (a sum of weighted squares of
-  normal numbers has its longest tail where one weight is all). Where few rows are nearly all of it, that
-  does not hold, and nothing is said;
+  norm of D is at most the sum of |s|⁴, which the histogram of lengths says, less that of the squared norms of
+  their means, which is at least (c tr H)² over the number of rows (Cauchy). Whatever the directions of
+  scores are, the norm of D exceeds `_SURE` of its roots in less than 1 of 100 (a sum of weighted squares
+  of normal numbers has its longest tail where one weight is all). Where few rows are nearly all of it,
+  that does not hold, and nothing is said;
 - noise in S and H, which has a known size: `_SURE_NOISE` beyond its largest eigenvalue;
 - clipping. Scores that are shortened take from S, and noise may hide how many are: then nothing is said of
   a spread that is too small. The curvature of a row that is cut takes from H: under the model at most what
@@ -37,6 +38,8 @@ __all__ = ["Spreading", "spreading"]
 _SURE = 3.0
 _SURE_NOISE = 2.0  # of an entry, beyond 2 sqrt(width)
 _FEWEST = 5.0  # rows with scores as long as the longest
+_LEAST = 0.1  # of the sum of fourth powers: sampling is no less
+_UNEVEN = 1.1  # times as large is the mean of fourth powers over a bin as at its middle, and a little
 _INSIDE = 2**0.25  # the longest score of a bin over a typical one
 _NEAR = 0.3  # the SD of predictors that the last step moves: further off S and H are those of other weights
 _WHOLE = 0.5  # of what the model says
@@ -76,7 +79,7 @@ def spreading(steps: Sequence[ScoreStep], falls: float, *, dispersed: bool = Fal
     along = times * float(vectors[:, most] @ last.curvature @ vectors[:, most])
     noise = math.hypot(last.spread_noise, times * last.curvature_noise)
     hidden = (2 * math.sqrt(last.width) + _SURE_NOISE) * noise
-    sampling = _sampling(lengths, last, falls)
+    sampling = _sampling(lengths, last, falls, times * curvature)
     least = max(_KNOWN * last.curvature_noise, _FLAT * curvature / last.width)
     if sampling is None or not along > times * least:
         return None
@@ -87,13 +90,18 @@ def spreading(steps: Sequence[ScoreStep], falls: float, *, dispersed: bool = Fal
     return Spreading(1 + away / along, 1 + sure / along)
 
 
-def _sampling(lengths: Lengths, last: ScoreStep, falls: float) -> float | None:
-    """Return the root of the sum of |s|⁴; None where few rows are nearly all of it."""
+def _sampling(lengths: Lengths, last: ScoreStep, falls: float, means: float) -> float | None:
+    """Return how large sampling may make D; None where few rows are nearly all of it.
+
+    `means` is the sum of what the squared lengths of scores are on average.
+    """
     tops = np.append(lengths.edges, math.sqrt(2) * lengths.edges[-1])
     rows, squares = lengths.rows(falls), np.minimum(tops / _INSIDE, last.point.bound) ** 2
-    fourth = float(rows @ squares**2)
+    fourth = _UNEVEN * float(rows @ squares**2)
     longest = float(np.max(np.where(rows >= 1, squares, 0.0), initial=0.0))
-    return math.sqrt(fourth) if fourth > _FEWEST * longest**2 else None
+    if fourth <= _FEWEST * longest**2:
+        return None
+    return math.sqrt(max(fourth - means**2 / last.count, _LEAST * fourth))
 
 
 def _clipped(lengths: Lengths, last: ScoreStep, falls: float, times: float, *, more: bool) -> float:

@@ -296,7 +296,7 @@ def test_what_is_not_known_is_said_in_words():
     text = LinearModel(
         estimates=hidden, error=math.nan, residual=2.0, r_squared=0.5, **told, **rest
     ).summary()
-    assert "R² 0.500; residual SD 2.000; error of predictions not known" in text
+    assert "R² 0.500; residual SD 2; error of predictions not known" in text
 
 
 def test_no_number_of_rows_is_named_where_noise_does_not_tell_how_many_would_be_enough():
@@ -304,7 +304,7 @@ def test_no_number_of_rows_is_named_where_noise_does_not_tell_how_many_would_be_
     rng = np.random.default_rng(10)
     table = {name: rng.uniform(-1, 1, 60) for name in names}
     table["y"] = 0.5 * table["x0"]
-    with pytest.warns(TooNoisyWarning, match="It would take far more rows or a far larger epsilon; GLM"):
+    with pytest.warns(TooNoisyWarning, match="It would take far more rows or a far larger epsilon; method"):
         result = found(LinearRegression("y", names), schema, table, rng, epsilon=1.0)
     noise = [note for note in result.model.notes() if note.startswith("Noise is")]
     assert all("e+" not in note for note in noise)

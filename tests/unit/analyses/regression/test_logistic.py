@@ -460,7 +460,9 @@ def test_five_sites_answer_as_one(rounds):
     sites = {f"s{i}": frame[i * 4000 : (i + 1) * 4000] for i in range(5)}
     stream = SecureStream(b"\x01" * 32)
     consortium = Consortium(sites, SCHEMA, Budget(1.0, 1e-6), colluding=1, stream=stream)
-    released = consortium.release(LogisticRegression("ill", FEATURES, rounds=rounds), 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # three steps may not have arrived, which is said
+        released = consortium.release(LogisticRegression("ill", FEATURES, rounds=rounds), 1.0)
     for estimate in released.estimates:
         assert abs(estimate.value - TRUE[estimate.label]) < 4 * estimate.standard_error
     assert float(consortium.budget.remaining) == 0
