@@ -296,7 +296,7 @@ def test_what_is_not_known_is_said_in_words():
     text = LinearModel(
         estimates=hidden, error=math.nan, residual=2.0, r_squared=0.5, **told, **rest
     ).summary()
-    assert "R² 0.500; residual SD 2.000; error of predictions not known" in text
+    assert "R² 0.500; residual SD 2; error of predictions not known" in text
 
 
 def test_no_number_of_rows_is_named_where_noise_does_not_tell_how_many_would_be_enough():
