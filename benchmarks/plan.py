@@ -43,7 +43,7 @@ DETERMINED: dict[str, tuple[Analysis, str]] = {
         "that of the covariance over the SDs; a correlation below .3 changes it by a few percent",
     ),
     "linear": (
-        cape.LinearRegression("days", ["inpatient", "charges"]),
+        cape.LinearRegression("days", ["inpatient", "charges"], method="moments"),
         "noise in xy and x times the intercept, over the variance of x, where features are uncorrelated",
     ),
     "ecdf": (cape.ECDF("charges", bins=16), "counts with fixed noise, divided by rows"),

@@ -50,7 +50,7 @@ SCHEMA = cape.Schema(  # by hand, from what is possible in adults
 LOGISTIC = cape.LogisticRegression(
     "disease", ["age", "sex", "silent", "rate", "exercise_angina", "depression"]
 )
-LINEAR = cape.LinearRegression("rate", ["age", "sex", "exercise_angina"])
+LINEAR = cape.LinearRegression("rate", ["age", "sex", "exercise_angina"], method="moments")
 UNITS = {"age": 10.0, "rate": 10.0}  # what coefficients are shown for
 NAMES = {
     "age": "age, 10 years",
