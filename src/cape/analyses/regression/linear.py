@@ -45,9 +45,10 @@ _WEIGHTS_THROUGH_MIDDLE = (1.0, 0.75, 1.0)
 _PAID = 0.3  # the weight of y² where it is not free
 _GUESS, _ERRORS = 0.02, 0.07  # parts of the share for sampling errors: noise in the rest grows by 4.8%
 _LESS = 0.9  # of the error: what clipped scores must be expected to save
-# Rows over noise, per root of the number of columns: below that clipped scores are no better than second
-# moments, and their predictions worse, on the populations `benchmarks.truth_data.CHOSEN_ON`.
-_LEAST_ROWS = 100.0
+# Rows over noise, per root of the number of columns: below that intervals of clipped scores may cover too
+# little where a target is mostly 0 with a few large values (.53 to .82 at half of it), and those of second
+# moments do not. On the populations `benchmarks.truth_data.CHOSEN_ON` half would do.
+_LEAST_ROWS = 200.0
 _NARROW = 1 / 20  # SDs of cells, in widths of their bounds
 _MOST_WIDTH = 40  # columns of rows as sites see them: two plans to choose between take a second
 _MOST_DOUBT, _DOUBT = 0.6, 0.25  # the noise of a squared error, as a part of it, in a guess and in the end

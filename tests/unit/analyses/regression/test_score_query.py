@@ -59,6 +59,19 @@ def test_a_claim_that_forgets_the_curvature_would_be_found_out():
     assert furthest(1.0, 0.4, np.random.default_rng(1)) > 5.05
 
 
+@pytest.mark.parametrize("parts", PARTS)
+def test_the_sensitivity_counts_what_rounding_adds(parts):
+    """Each entry of s and z moves by at most three steps, and so does one of the other row."""
+    turn = tuple(map(tuple, np.eye(3)))
+    block = Scores(Design(("a", "b"), "y", intercept=0.5), (0.0,) * 3, turn, 1.0, 1.0, Logit())
+    width = block.design.width(SCHEMA)
+    of_rounding = score_query(block, parts, SCHEMA, "replace-one").sensitivity - math.sqrt(
+        parts.both - 2 * parts.lengths
+    )
+    steps = 1 + 2 * math.sqrt(parts.curvature) + 2 * math.sqrt(parts.spread)
+    assert of_rounding > 6 * math.sqrt(width) * steps * 2.0**-20
+
+
 def test_every_stage_of_a_regression_is_among_what_is_proved():
     for rounds in (1, 2, 3, ROUNDS, 12):
         analysis = GLM("n", ["a"], "poisson", rounds=rounds)
