@@ -16,6 +16,7 @@ import numpy as np
 
 from cape.analyses.regression.fewer import fewer
 from cape.analyses.regression.formula import target_and_features
+from cape.analyses.regression.inference import Unsure
 from cape.analyses.regression.linear_estimate import Reading
 from cape.analyses.regression.linear_model import LinearModel
 from cape.analyses.regression.marginals import Cap, checked_cap
@@ -207,9 +208,11 @@ class LinearRegression(Analysis):
             query, part = each.query(schema, neighbours), each.stages()[each.decisive]
             std = noise * query.sensitivity / math.sqrt(part)
             by_block = [[std * scale for scale in scales] for scales in query.scales]
-            found.append(each.expected(schema, by_block, rows, neighbours))
-            if each is asked[0]:
+            if each is asked[0]:  # with the furthest that a ridge could move them, which intervals count
                 sampled = each.drawn(schema, by_block, rows, neighbours)
+                found.append(Analysis.expected(each, schema, by_block, rows, neighbours))
+            else:
+                found.append(each.expected(schema, by_block, rows, neighbours))
         moments, scores = (
             {name: math.hypot(error, sampled[name]) for name, error in each.items() if name != INTERCEPT}
             for each in found
@@ -298,6 +301,30 @@ class LinearRegression(Analysis):
             sums.count_noise,
         )
         return AnalysisResult(estimates, model)
+
+    def expected(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return the noise of each coefficient, and how far a ridge moves it where there is one.
+
+        A release counts the furthest that a ridge could move a coefficient, because it does not know the true
+        ones; those of typical rows are known.
+        """
+        read = self._read(self.typical(schema, noise, rows, neighbours))
+        each = zip(read.joint.estimates, read.moved, strict=True)
+        return {
+            e.label: math.hypot(math.sqrt(e.at.privacy), moved) if isinstance(e.at, Unsure) else e.privacy
+            for e, moved in each
+        }
+
+    def limits(
+        self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours = "replace-one"
+    ) -> dict[str, float]:
+        """Return how steep slopes can be, less the furthest that a ridge could move them."""
+        read = self._read(self.typical(schema, noise, rows, neighbours))
+        far = {e.label: e.at.bias if isinstance(e.at, Unsure) else 0.0 for e in read.joint.estimates}
+        steep = super().limits(schema, noise, rows, neighbours)
+        return {label: limit - far[label] for label, limit in steep.items()}
 
     def outlook(self, schema: Schema, noise: Noise, rows: int, neighbours: Neighbours) -> Sequence[Table]:
         """Return the error of clipped scores beside that of second moments, if it is smaller by a tenth."""
