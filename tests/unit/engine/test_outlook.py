@@ -261,6 +261,7 @@ def test_smaller_questions_keep_every_other_argument():
     assert list(cape.Correlation("age", "score").smaller(BARE)) == []
 
 
+@pytest.mark.slow(9)
 def test_a_plan_of_second_moments_says_how_small_errors_of_clipped_scores_are():
     """Which is what releases have: over rows as the plan expects them."""
     of_method = {

@@ -220,6 +220,7 @@ def test_intervals_cover_92_to_98_percent_in_many_runs(rows, epsilon, neighbours
     assert 0.92 <= covered <= 0.98
 
 
+@pytest.mark.slow(3)
 def test_a_plan_says_about_what_a_release_will():
     rng = np.random.default_rng(11)
     schema = Schema({name: Number(-1, 1, missing=False) for name in ("a", "b", "y")})
