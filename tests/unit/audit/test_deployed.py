@@ -151,6 +151,7 @@ def test_a_site_that_refuses_ends_the_row():
         played(FAST["deployed conventional/mean"], 2)
 
 
+@pytest.mark.slow(5)
 def test_many_stages_are_played_with_forged_answers_only():
     case = replace(FAST["deployed conventional/logistic-regression, forged answers"], forged=False)
     with pytest.raises(CapeError, match="only with forged answers"):

@@ -115,6 +115,7 @@ def test_limits_that_cannot_be_are_named(rows):
 # fits without delta
 
 
+@pytest.mark.slow(2.5)
 def test_epsilons_of_fits_without_delta_add_exactly(rows):
     accountant = BudgetAccountant()
     for _ in range(3):
@@ -123,6 +124,7 @@ def test_epsilons_of_fits_without_delta_add_exactly(rows):
     assert "epsilon = 0.3 without delta" in repr(accountant)
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("delta", [0, 1e-6])
 def test_a_fit_without_delta_above_the_limit_is_refused(rows, delta):
     with BudgetAccountant(0.7, delta) as accountant:

@@ -66,6 +66,7 @@ def test_the_whole_budget_is_promised_and_no_more(rows):
     assert "differential privacy" in found.release_.summary()
 
 
+@pytest.mark.slow(2)
 def test_clusters_have_no_delta_unless_one_is_given(blobs):
     found = KMeans(3, epsilon=2.0, bounds_X=(-1, 1)).fit(blobs.X)
     assert (found.guarantee_.pure, found.guarantee_.delta) == (2, 0)
@@ -257,6 +258,7 @@ def test_a_fitted_estimator_pickles_without_its_rows(rows, blobs):
         assert len(pickle.dumps(bare)) < 30_000
 
 
+@pytest.mark.slow(2.5)
 def test_in_a_pipeline_and_a_search(rows):
     half = FunctionTransformer(lambda X: X / 2)
     regression = LinearRegression(epsilon=100, bounds_X=(-1, 1), bounds_y=(-1, 1), scheme="pooled")

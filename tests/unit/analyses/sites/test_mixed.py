@@ -241,6 +241,7 @@ def test_it_is_shown_in_80_columns_and_as_json():
     assert release.figures()
 
 
+@pytest.mark.slow(2)
 def test_coefficients_and_variances_are_shown_per_what_the_schema_says():
     schema = Schema({**SCHEMA, "x": Number(-1, 1, missing=False, per=0.5, unit="m")})
     asked = MixedModel("y", ["x", "g"], random=["intercept", "x"])

@@ -39,6 +39,7 @@ def test_the_law_is_accepted_and_a_scale_two_percent_off_is_rejected(scale, stre
         assert fit(discrete_laplace(wrong, COUNT, stream), scale) < ERROR_RATE
 
 
+@pytest.mark.slow(2)
 def test_the_ratio_of_neighbours_is_the_privacy_parameter(stream):
     samples = discrete_laplace(2.0, 4_000_000, stream)
     counts = np.bincount(samples + 100, minlength=201)[94:107]  # -6 ... 6
