@@ -158,6 +158,7 @@ class ScoreStep:
         rounding: what rounding of other sums may show of curvature where nothing varies.
         persons: how many rows of a person count at most. Where these are several, the spread is that of what
             persons add up to, and clipping may have taken so many times as much of it.
+        hides: the least part of the noise that may hide an eigenvalue, however alike noise leaves them all.
     """
 
     point: Point
@@ -178,6 +179,7 @@ class ScoreStep:
     count_noise: float = 0.0
     rounding: float = 0.0
     persons: int = 1
+    hides: float = _ALIKE
 
     @property
     def width(self) -> int:
@@ -258,7 +260,7 @@ class ScoreStep:
         if not self.blocks and self.expected is None:
             likely, kept = shrunk(self.curvature, whole)
             kept = max(kept, math.sqrt(2 / (self.width * (self.width + 1))))  # the multiple has noise as well
-            return likely, whole, max(kept, _ALIKE) * whole
+            return likely, whole, max(kept, self.hides) * whole
         likely, left = self._toward(self.curvature, whole, self.count * self.point.bend)
         return likely, left, left
 
@@ -476,6 +478,7 @@ def for_predictions(step: ScoreStep, origin: Floats) -> tuple[Floats, float]:
     there as far as noise warrants (James and Stein), by the upper end of what noise may have made; and along
     axes on which the curvature does not stand clear of noise.
     """
+    step = replace(step, hides=0.0)  # a prediction needs what is likely, and no interval rests on it
     estimate = step.point.weights + step.point.turn.T @ step.change
     if not step.score_noise:
         return estimate, 1.0

@@ -14,6 +14,7 @@ from cape.analyses.regression.formula import target_and_features
 from cape.analyses.regression.inference import largest, widest
 from cape.analyses.regression.limited import NOTHING, Capped, Limited
 from cape.analyses.regression.marginals import Cap, Marginals, check_cap, checked_cap, marginals_query
+from cape.analyses.regression.score_query import check_few
 from cape.analyses.sites.mixed_likelihood import MixedFit, fit
 from cape.analyses.sites.mixed_model import MixedEffectsModel
 from cape.analyses.sites.mixed_observed import observed
@@ -37,6 +38,7 @@ __all__ = ["MixedModel"]
 
 INTERCEPT = "intercept"
 _MOST_RANDOM = 3
+_MOST_WEIGHTS = 1000  # matrices of all pairs are made, for every stage of a request
 _NORMAL = 3.0  # the kurtosis of residuals where nothing is known of it
 _ROWS = 1024  # typical ones, for plans
 _LEAST = 1e-12  # of the mean of (1, x)(1, x)': what rounding may hide
@@ -131,6 +133,7 @@ class MixedModel(Analysis):
     def _check(self, schema: Schema) -> None:
         """Raise `InvalidInput` for columns that the model does not fit."""
         require_groups(schema, self.by)
+        check_few(1 + self.design.width(schema), _MOST_WEIGHTS)
         if isinstance(schema[self.target], Category):
             raise InvalidInput(f"target {self.target!r} must have bounds, and the schema gives it categories")
         for name in self.random:
