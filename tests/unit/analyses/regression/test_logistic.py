@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression as Reference
 
 from benchmarks.columns import SCHEMA as SKEWED
@@ -519,3 +520,23 @@ def test_few_rows_and_a_small_share_leave_two_steps_and_what_was_given_stays():
     assert given.sized(10, 0.01) == given
     wide = LogisticRegression("y", [f"x{i}" for i in range(40)])
     assert wide.sized(10_000, 0.1).rounds == 2
+
+
+def test_predictions_are_better_than_a_coin_where_noise_hides_each_coefficient():
+    """Twenty features at epsilon .1: what intervals count as hidden does not draw predictions to nothing."""
+    names, right = [f"x{i}" for i in range(20)], []
+    schema = Schema({name: Number(-1, 1, missing=False) for name in names} | {"y": Category(("no", "yes"))})
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(11_000, 20))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        y = np.where(rng.random(len(x)) < expit(10 * x[:, 0]), "yes", "no")
+        frame = pl.DataFrame(x[:10_000], schema=names).with_columns(y=pl.Series(y[:10_000]))
+        sites = {f"s{i}": frame[i::5] for i in range(5)}
+        stream = SecureStream(bytes([seed]) * 32)
+        consortium = Consortium(sites, schema, Budget(0.1, 1e-5), colluding=1, stream=stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = consortium.release(LogisticRegression("y", names, norm=1.0), 1.0).model
+        right.append((model.predict(x[10_000:]) == y[10_000:]).mean())
+    assert np.median(right) > 0.68
